@@ -28,6 +28,7 @@ from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Module, file_name
 from intarsia.modules.bases.base_weights import BaseSource
 from intarsia.modules.classifier import network_inputs
+from intarsia.modules.traits import check_columns
 from intarsia.parsing import parse_json, read_settings
 
 Artifact = Module | Composition | Bank
@@ -252,6 +253,7 @@ def data_for(
         source = _training_data(first) if source is None else source
         encoder = {} if first.encoder is None else {"features": first.encoder}
         data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
+        check_columns(data, first)
     trained_on = _mapping(first.provenance.get("data")).get("digest")
     return data, None if trained_on is None else data.digest == trained_on
 

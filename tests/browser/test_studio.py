@@ -174,6 +174,11 @@ def test_a_cell_of_the_matrix_chooses_a_pair_and_its_path_is_drawn(page: Page) -
     expect(page.locator("#path-from input")).to_have_value("3")
     expect(page.locator("#path-to input")).to_have_value("8")
     expect(page.locator("#path-figure")).to_contain_text("connected")
+    page.set_viewport_size({"width": 360, "height": 800})  # its letters stay large enough to read
+    assert page.locator("#path-figure svg").bounding_box()["width"] >= 640
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert not grave_faults(page, within="#path-figure")
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_role("button", name="All on").click()
     expect(page.locator("#accuracy")).to_contain_text("10 of 10")
 

@@ -134,6 +134,39 @@ def test_missing_values_are_filled_as_in_training(tmp_path: Path) -> None:
     assert score["entropy"] == pytest.approx(expected.entropy)
 
 
+def test_columns_must_come_in_the_order_of_training(tmp_path: Path) -> None:
+    """By their place alone, features of another order would be taken for one another."""
+    rows = [(i % 5 + 9 * (i % 2), i % 7, "ab"[i % 2]) for i in range(60)]
+
+    def save(name: str, heads: str, order: tuple[int, ...]) -> Path:
+        lines = [",".join(str(row[i]) for i in order) for row in rows]
+        (tmp_path / name).write_text("\n".join([heads, *lines]))
+        return tmp_path / name
+
+    path = save("own.csv", "one,two,kind", (0, 1, 2))
+    turned = save("turned.csv", "two,one,kind", (1, 0, 2))
+    wide = save("wide.csv", "one,two,three,kind", (0, 1, 1, 2))
+    renamed = save("renamed.csv", "one,zwei,kind", (0, 1, 2))
+    out, other = tmp_path / "bank", tmp_path / "other"
+    for folder, table in ((out, path), (other, turned)):
+        call("train", folder, "--data", table, "--model", "mlp(8)", *SHORT)
+    assert ia.Bank.load(out)["a"].provenance["data"]["columns"] == ["one", "two"]
+    said = "['two', 'one'], not ['one', 'two']"
+    assert said in refusal("evaluate", out, "--data", turned)
+    assert said in refusal("report", out, "--data", turned, "-o", tmp_path / "own.html")
+    to = ["-o", tmp_path / "merged.safetensors"]
+    assert said in refusal("compose", out, *to, "--samples", turned, "--calibrate")
+    pair = [out / "a.safetensors", other / "b.safetensors"]
+    assert said in refusal("compose", *pair, *to, "--operator", "logits")
+    assert "reads ['one', 'two']; give these" in refusal("evaluate", out, "--data", wide)
+    assert answer("evaluate", out, "--data", path)["trained_on_this_data"] is True
+    assert "look whether they are the same" in call("evaluate", out, "--data", renamed).stderr
+    merged = ia.compose(ia.Bank.load(out))
+    for model in (merged, merged.parts[0]):
+        with pytest.raises(ia.errors.DataError, match="bring the columns into one order"):
+            ia.evaluate(model, ia.load_data(turned).test)
+
+
 def _tensors(x: np.ndarray, y: list[int]) -> Any:
     import torch
 

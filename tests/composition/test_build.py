@@ -163,6 +163,13 @@ def test_statistics_are_recomputed_from_samples() -> None:
     assert not torch.allclose(first.running_mean, other.running_mean, atol=1e-3)
 
 
+def test_samples_of_a_split_are_matched_by_name() -> None:
+    backwards = Split(X, 3 - SAMPLES.y, CATALOGUE[::-1])
+    parts = [part(name) for name in "01"]
+    one, other = (compose(parts, "logits", samples=s, calibrate=True) for s in (SAMPLES, backwards))
+    assert same(one, other, X)
+
+
 def test_calibration_helps_a_part_that_is_too_loud() -> None:
     """Logits with one part ten times too loud: its scale is found, and the answers come right."""
     data = load_data("digits")

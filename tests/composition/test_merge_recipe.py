@@ -1,5 +1,6 @@
 """Merges from YAML: the composition that Python makes, and an error for what cannot be used."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import CompositionError, DataError, FileError, RecipeError
 from intarsia.files import digest_of
 from intarsia.models import initialise
-from intarsia.modules import Architecture, Bank, Module
+from intarsia.modules import Architecture, Bank, Module, grown
 
 CATALOGUE = tuple("0123456789")
 SHAPE = (1, 8, 8)
@@ -217,6 +218,22 @@ def test_labels_of_samples_are_matched_by_name(folder: Path) -> None:
         written(folder, MODELS + "samples: {data: own.npz, options: {validation: 0}}\n").compose()
 
 
+def test_modules_of_several_catalogues_grow_to_all_classes(folder: Path) -> None:
+    """A file of another team that knows a class of its own: refused, unless all are to grow."""
+    zebra = replace(
+        part("9"), name="zebra", rewarded=("zebra",), catalogue=(*CATALOGUE[1:], "zebra")
+    )
+    zebra.save(folder / "zebra.safetensors")
+    text = "models: [a.safetensors, pair, zebra.safetensors]\n"
+    with pytest.raises(CompositionError, match=r"its catalogue is .* compose --grow"):
+        written(folder, text).compose()
+    merged = written(folder, text + "grow: true\n").compose()
+    classes = (*CATALOGUE, "zebra")
+    expected = compose([grown(module, classes) for module in (*PARTS[:3], zebra)])
+    assert merged.catalogue == classes
+    assert torch.equal(answers(merged), answers(expected))
+
+
 def test_options_reach_the_composition(folder: Path) -> None:
     text = (
         MODELS + "merge_method: logits\nsamples: {data: digits, rows: 60}\n"
@@ -282,6 +299,7 @@ BAD = {
     "models: [a]\nwithout: '3'": "without is '3'",
     "models: [a]\nalign: wights": "did you mean 'weights'",
     "models: [a]\nrecalibrate: 1": "recalibrate is 1",
+    "models: [a]\ngrow: 1": "grow is 1",
     "models: [a]\nsamples: 3": "samples is 3",
     "models: [a]\nsamples: {dta: digits}": "expected a data set",
     "models: [a]\nsamples: {data: digits, row: 3}": "did you mean 'rows'",

@@ -2,9 +2,11 @@ import hashlib
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from intarsia.data import Data, Split, load_data, subsample
+from intarsia.errors import DataError
 
 
 def split(rows: int, seed: int) -> Split:
@@ -18,6 +20,23 @@ def test_select_keeps_rows_and_labels() -> None:
     assert chosen.x.flatten().tolist() == [0, 2, 4, 5]
     assert chosen.y.tolist() == [0, 2, 0, 2]
     assert len(Split(x, y).select([])) == 0
+
+
+def test_labels_are_matched_by_name() -> None:
+    x, y = torch.arange(4.0)[:, None], torch.tensor([0, 1, -1, 1])
+    named = Split(x, y, ("b", "d"))
+    assert named.over(("a", "b", "c", "d")).y.tolist() == [1, 3, -1, 3]
+    assert named.select([0]).over(("a", "b")).y.tolist() == [1]
+    assert named.labels_in(("d", "e")).tolist() == [-1, 0, -1, 0]
+    assert Split(x, y).over(("a", "b")).y is y
+    with pytest.raises(DataError, match="class 'd', which is not in the model's catalogue"):
+        named.over(("a", "b"))
+
+
+def test_splits_of_data_know_their_classes() -> None:
+    data = Data.build("a", ("x", "y"), *(split(8, i) for i in range(3)), "standard")
+    for part in (data.train, data.validation, data.test, subsample(data.test, 3)):
+        assert part.catalogue == ("x", "y")
 
 
 def test_few_rows_are_evenly_spaced() -> None:

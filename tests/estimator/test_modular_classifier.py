@@ -8,7 +8,7 @@ import pytest
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import HealthWarning, IntarsiaError
 from intarsia.estimator import EstimatorError, ModularClassifier
 from intarsia.measure.novelty import SCORES
 from intarsia.modules import logits_of
@@ -68,6 +68,19 @@ def of_five(fitted: ModularClassifier, digits: Any) -> ModularClassifier:
 @pytest.fixture
 def five(of_five: ModularClassifier) -> ModularClassifier:
     return deepcopy(of_five)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_new_class_that_earlier_modules_take_for_their_own(partial: bool) -> None:
+    """Modules of two irises take setosas for versicolors; both trained again tell them apart."""
+    x, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    clf = ModularClassifier(random_state=0).fit(x[y > 0], names[y > 0])
+    more = clf.partial_fit if partial else clf.add_class
+    with pytest.warns(HealthWarning, match="'setosa' is the answer to 0 of the 50 rows.*'versic"):
+        more(x[y == 0], names[y == 0] if partial else "setosa")
+    clf.partial_fit(x[y < 2], names[y < 2])
+    assert clf.score(x, names) > 0.95
 
 
 def test_learns_digits(four: ModularClassifier, digits: Any) -> None:

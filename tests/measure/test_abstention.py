@@ -155,3 +155,9 @@ def test_a_plain_network_is_read_at_temperature_1(model: Classifier) -> None:
 
 def _shares(rows: Tensor) -> Tensor:
     return uncertainty(rows, 2.0)
+
+
+def test_known_classes_are_matched_by_name(model: Classifier) -> None:
+    rows = 9 * torch.eye(4)[[1, 3]]
+    named = Split(rows, torch.tensor([1, 0]), ("d", "b"))
+    assert abstention(model, named, torch.zeros(3, 4), 0.5).accuracy == 1.0

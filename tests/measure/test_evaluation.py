@@ -59,6 +59,18 @@ def test_module_and_its_classifier(module: Module, split: Split) -> None:
         assert (seen.n, seen.ceiling, seen.rewarded) == (50, math.log(4), ("cat", "[red]"))
 
 
+def test_classes_of_other_data_are_matched_by_name(module: Module, split: Split) -> None:
+    """Data of some classes number them from 0, whatever the model's numbers are."""
+    chosen = split.select([0, 2])
+    renumbered = Split(chosen.x, (chosen.y == 0).to(torch.int64))
+    data = Data.build("some", ("[red]", "cat"), renumbered, renumbered, renumbered, "unit")
+    for model in (module, module.to_module()):
+        assert str(evaluate(model, data.test)) == str(evaluate(model, chosen))
+    others = Data.build("others", ("cow", "cat"), renumbered, renumbered, renumbered, "unit")
+    with pytest.raises(DataError, match="class 'cow', which is not in the model's catalogue"):
+        evaluate(module, others.test)
+
+
 def test_logits_that_are_there_already(module: Module, split: Split) -> None:
     classifier = module.to_module()
     logits = classifier(split.x).detach()

@@ -53,6 +53,15 @@ def test_ends_are_the_modules_and_the_middle_is_their_sum(split: Split) -> None:
     assert len(set(curve.accuracy)) > 1
 
 
+def test_classes_of_other_data_are_matched_by_name(split: Split) -> None:
+    a, b, chosen = part("a", 0), part("b", 1), split.select([0, 1])
+    swapped = Split(chosen.x, 1 - chosen.y)
+    data = Data.build("two", ("b", "a"), swapped, swapped, swapped, "unit")
+    curve, expected = path(a, b, data).curves["test"], path(a, b, chosen).curves["split"]
+    assert np.array_equal(curve.loss, expected.loss)
+    assert np.array_equal(curve.accuracy, expected.accuracy)
+
+
 def test_every_point_is_the_formula_of_the_paper(split: Split) -> None:
     """Loss by plain numpy on weights blended by hand, in both halves."""
     a, b = part("a", 0), part("b", 1)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from intarsia.data import Scaling, load_data
+from intarsia.data import Scaling, Split, load_data
 from intarsia.errors import DataError, ModelError
 from intarsia.models import initialise
 from intarsia.modules import Architecture, Classifier, Module
@@ -137,9 +137,10 @@ def test_a_classifier_can_be_traced(module: Module) -> None:
         (np.zeros(6), "add a first axis"),
         (np.array([["a", "b"]]), "not numbers"),
         (np.zeros((2, 6), dtype=complex), "complex"),
+        (Split(torch.zeros(2, 6), torch.zeros(2)), "a Split: give its rows"),
     ],
 )
-def test_inputs_that_do_not_fit(module: Module, x: np.ndarray, message: str) -> None:
+def test_inputs_that_do_not_fit(module: Module, x: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         module.to_module()(x)
 

@@ -130,6 +130,8 @@ def test_small_differences_are_no_colours() -> None:
     values = np.array([[np.nan, 0.001], [0.002, np.nan]])
     figure = matrix_panels({"one": values}, ["a", "b"])
     assert written(figure) == ["0.001 to 0.002, all pale"]
+    values[1, 0] = 0.009  # nearly as dark as can be
+    assert written(matrix_panels({"one": values}, ["a", "b"])) == ["0.001 (pale) to 0.011 (dark)"]
     assert DARK not in cells(figure.axes[0]).values()
 
 

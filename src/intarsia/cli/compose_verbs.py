@@ -29,6 +29,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
     "compose demo/modules -o whole.safetensors",
     "compose modules/ -o merged.safetensors --operator 'ties(density=0.2)'",
     "compose modules/ --seed 0 --without 3 -o nine.safetensors --operator inlay",
+    "compose modules/ elsewhere/okapi.safetensors -o more.safetensors --grow",
     "compose recipes/merge_ties.yaml -o merged.safetensors",
     "compose mergekit.yml -o merged/ --shard-size 2GiB",
 )
@@ -72,6 +73,14 @@ def compose(
         list[str] | None,
         typer.Option(help="A module to leave out, by name or class; once for each."),
     ] = None,
+    grow: Annotated[
+        bool | None,
+        typer.Option(
+            "--grow",
+            help="Give every module outputs, without evidence, for the classes that only others "
+            "know.",
+        ),
+    ] = None,
     shard_size: Annotated[
         str | None,
         text_option("SIZE", "For mergekit's recipe: the most that a file holds, as in 2GiB."),
@@ -90,6 +99,7 @@ def compose(
     given = {
         "operator": operator, "align": align, "samples": source.setting(),
         "recalibrate": recalibrate, "calibrate": calibrate, "seed": seed, "without": without,
+        "grow": grow,
     }  # fmt: skip
     if (files := mergekit_recipe(paths, given, shard_size)) is not None:
         made = files.merge(out, shard_size=shard_size or SHARD_SIZE)

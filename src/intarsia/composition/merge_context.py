@@ -22,6 +22,7 @@ from intarsia.modules import Module
 from intarsia.modules.architecture import Plan
 from intarsia.modules.bases.base_weights import Base, common_base
 from intarsia.modules.classifier import network_inputs, raw_inputs
+from intarsia.modules.traits import check_columns
 from intarsia.specs import is_number
 
 ROWS = 1000  # samples kept of what is given, and saved with the composition
@@ -219,14 +220,14 @@ class MergeContext:
 def kept_samples(given: Any, module: Module) -> Split:
     """At most ROWS evenly spaced samples in a module's input shape; -1 where a label is missing.
 
-    Data give their validation part: test samples are for reports. A Split's labels are indices
-    into the catalogue already.
+    Data give their validation part: test samples are for reports. Classes are matched by name.
     """
     if isinstance(given, Data):
         check_same_encoder(given, module.encoder)
+        check_columns(given, module)
         x, y = given.validation.x, given.labels_in(module.catalogue)[given.validation.y]
     elif isinstance(given, Split):
-        x, y = given.x, given.y
+        x, y = given.x, given.labels_in(module.catalogue)
     else:
         x = raw_inputs(given)
         y = torch.full((len(x),), -1)

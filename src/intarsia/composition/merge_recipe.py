@@ -23,7 +23,8 @@ from intarsia.data import (
 from intarsia.errors import DataError, RecipeError, nearest, shortened
 from intarsia.limits import account
 from intarsia.models import Model
-from intarsia.modules import Module
+from intarsia.modules import Module, grown
+from intarsia.modules.traits import check_columns
 from intarsia.parsing import read_settings
 from intarsia.specs import check_keys
 
@@ -68,6 +69,7 @@ class MergeRecipe:
     samples: str | Mapping[str, Any] | None = None  # data, or {data, split, rows, options}
     recalibrate: bool = True
     calibrate: bool = False
+    grow: bool = False  # give every module outputs for the classes that only others know
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -130,6 +132,9 @@ class MergeRecipe:
             parts += result
         for key in recipe.without:
             parts.remove(locate(parts, str(key)))
+        if recipe.grow:
+            catalogue = list(dict.fromkeys(name for part in parts for name in part.catalogue))
+            parts = [grown(part, catalogue) for part in parts]
         if own:
             settings["weights"] = _weights(settings.get("weights", 1.0), own, parts)
         return compose(
@@ -251,6 +256,8 @@ def _check(recipe: MergeRecipe) -> None:
         raise RecipeError(
             f"without is {shortened(recipe.without)}: expected a list of names or classes"
         )
+    if not isinstance(recipe.grow, bool):
+        raise RecipeError(f"grow is {shortened(recipe.grow)}: expected true or false")
     MergeOptions(recipe.align, recipe.recalibrate, recipe.calibrate)
 
 
@@ -291,6 +298,8 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
     if data is None:
         before = options_for(samples["data"], parts[0].provenance if parts else {})
         data = load_data(samples["data"], **{**before, **samples["options"]})
+    if parts:
+        check_columns(data, parts[0])
     split = getattr(data, samples["split"])
     if not len(split):
         raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")

@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from intarsia.data.scaling import Scaling
 from intarsia.encoders import Encoder
-from intarsia.errors import DataError
+from intarsia.errors import DataError, shortened
 from intarsia.files import digest_of
 
 
@@ -20,10 +20,15 @@ class Split:
 
     x: N x *shape; images channel-first, tables float32 (N, D), or int64 if their scaling is none.
     y: int64 (N), indices into the catalogue.
+    catalogue: what the labels are called; a split of a Data has it. Without it labels are indices
+    into the catalogue of whatever is measured.
+    columns: the names of the features, where a table of a Data has them.
     """
 
     x: torch.Tensor
     y: torch.Tensor
+    catalogue: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -34,7 +39,29 @@ class Split:
     def select(self, classes: Sequence[int]) -> "Split":
         """The rows whose label is one of `classes`, in their order, labels unchanged."""
         rows = torch.isin(self.y, torch.tensor(list(classes), dtype=self.y.dtype))
-        return Split(self.x[rows], self.y[rows])
+        return replace(self, x=self.x[rows], y=self.y[rows])
+
+    def labels_in(self, catalogue: Sequence[str]) -> torch.Tensor:
+        """The labels as indices into another catalogue, by name; -1 where it has no such class."""
+        if self.catalogue is None or self.catalogue == tuple(catalogue):
+            return self.y
+        place = {name: i for i, name in enumerate(catalogue)}
+        places = torch.tensor([*(place.get(name, -1) for name in self.catalogue), -1])
+        return places.to(self.y.device)[self.y]  # a missing label, -1, is the last: it stays so
+
+    def over(self, catalogue: Sequence[str]) -> "Split":
+        """The same rows, with labels that are indices into another catalogue, by name."""
+        labels = self.labels_in(catalogue)
+        strange = (labels < 0) & (self.y >= 0)
+        if self.catalogue is not None and bool(strange.any()):
+            name = self.catalogue[int(self.y[strange][0])]
+            raise DataError(
+                f"the split has samples of the class {name!r}, which is not in the model's "
+                f"catalogue ({shortened(', '.join(catalogue))}): leave them out, as "
+                "load_data(..., classes=[...]) does, or, if the model has other names for the "
+                "same classes in the same order, give Split(x, y)"
+            )
+        return replace(self, y=labels, catalogue=tuple(catalogue))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +89,11 @@ class Data:
     public: torch.Tensor | None = None  # M, *shape
     scale_on: str | None = None
     columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        own = {"catalogue": self.catalogue, "columns": self.columns}
+        for part in ("train", "validation", "test"):
+            object.__setattr__(self, part, replace(getattr(self, part), **own))
 
     @classmethod
     def build(
@@ -136,7 +168,7 @@ def evenly_spaced(count: int, most: int) -> torch.Tensor:
 def subsample(split: Split, most: int) -> Split:
     """At most so many rows of a split, evenly spaced."""
     rows = evenly_spaced(len(split), most)
-    return Split(split.x[rows], split.y[rows])
+    return replace(split, x=split.x[rows], y=split.y[rows])
 
 
 def _digest(

@@ -1,5 +1,6 @@
 """ModularClassifier: scikit-learn's rules outside, one module per class inside."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from intarsia.composition import Composition
 from intarsia.data import Split
 from intarsia.data.arrays import check_there
+from intarsia.errors import HealthWarning
 from intarsia.estimator.fitting import (
     EstimatorSettings,
     fit_temperature,
@@ -227,6 +229,9 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         has their labels. Where there are none, or few, it learns from X and from negatives that
         are made up, `intarsia.training.settings.presets.apart_negatives`: it never saw a row of
         another class, and the temperature of probabilities stays.
+
+        Earlier modules may take rows of the new class for their own. A warning says so where they
+        take most; `partial_fit` with rows of both classes trains these modules again.
         """
         check_is_fitted(self)
         rows = self._rows(X)
@@ -391,7 +396,27 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         kept = keep.bounded(settings.background, settings.validation, self._seed)
         held = rows.validation if len(rows.validation) else rows.train
         alone = len(held.y.unique()) < 2  # rows of one class say nothing about the others
-        return self._rejoin([*others, *trained], known, kept, None if alone else held)
+        self._rejoin([*others, *trained], known, kept, None if alone else held)
+        had = {name for m in modules for name in m.rewarded}
+        if modules:
+            self._warn_of_claimed(rows, [place for place in places if catalogue[place] not in had])
+        return self
+
+    def _warn_of_claimed(self, rows: ReplayBuffer, added: Sequence[int]) -> None:
+        """Say so where other modules take most rows of a new class for their own."""
+        for place in added:
+            own = torch.cat([part.select([place]).x for part in (rows.train, rows.validation)])
+            best = logits_of(self.composition_, own)[:, self._columns].argmax(dim=1).numpy()
+            answers = np.bincount(self._columns[best], minlength=len(self._catalogue))
+            if 2 * answers[place] < len(own):
+                name, other = self._catalogue[place], self._catalogue[answers.argmax()]
+                warnings.warn(
+                    f"class {name!r} is the answer to {answers[place]} of the {len(own)} rows "
+                    f"given of it, and {other!r} to {answers.max()}: partial_fit with rows of both "
+                    "classes trains both modules again, each against the other",
+                    HealthWarning,
+                    stacklevel=5,
+                )
 
     def _rejoin(
         self,

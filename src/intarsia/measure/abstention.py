@@ -81,9 +81,11 @@ def abstention(
 ) -> Abstention:
     """Measure on samples of known and of unknown classes; choose the threshold on others.
 
-    Labels of `known` are indices into the model's catalogue. `flips` is as in `evaluate`.
+    Classes of `known` are matched by name, and `flips` is as in `evaluate`.
     """
     fraction = check_abstain(threshold)
+    if isinstance(model, Module | Predicting):
+        known = known.over(model.catalogue)
     logits, temperature = _answers(model, known.x, flips)
     foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown, flips)
     mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)

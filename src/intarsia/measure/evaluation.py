@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
+from intarsia.composition import Composition
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, ModelError, nearest
 from intarsia.files import plain
@@ -21,6 +22,7 @@ from intarsia.measure.logits import (
     rewarded_accuracy,
 )
 from intarsia.modules import Finding, Module, Predicting, logits_of
+from intarsia.modules.traits import check_columns
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -89,11 +91,13 @@ def evaluate(
 ) -> Evaluation:
     """Measure a Module, Classifier, Composition or any network on a split.
 
-    `rewarded` (class names or indices) defaults to the model's own, or to all classes. A network
+    The classes of a split of a Data are matched with the model's by name. `rewarded` (class names
+    or indices) defaults to the model's own, or to all classes. A network
     that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
     to scale them. With `flips` its logits are the mean of those for a picture and for its mirror
     image.
     """
+    trained = model.parts[0] if isinstance(model, Composition) else model
     if isinstance(model, Module):
         model = model.to_module()
     if not isinstance(model, nn.Module):
@@ -109,6 +113,10 @@ def evaluate(
             "labels that are places in the catalogue"
         )
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
+    if isinstance(trained, Module):
+        check_columns(split, trained)
+    if isinstance(model, Predicting):
+        split = split.over(model.catalogue)
     try:
         logits = logits_of(model, split.x, batch, flips)
     except RuntimeError as error:

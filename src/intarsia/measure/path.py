@@ -168,8 +168,9 @@ def path(
         raise RecipeError(
             f"points is {points!r}: expected an odd number from 3, so that the sum is one of them"
         )
-    splits = _splits(data, samples)
     catalogue = a.catalogue
+    measured_on = _splits(data, samples).items()
+    splits = {name: (split.over(catalogue), there) for name, (split, there) in measured_on}
     rewarded = [i for i, name in enumerate(catalogue) if name in {*a.rewarded, *b.rewarded}]
     goal = objective("me", len(catalogue), rewarded)
     floor = _floor(kind, goal)

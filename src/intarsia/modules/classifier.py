@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intarsia.data import Scaling, to_shape
+from intarsia.data import Data, Scaling, Split, to_shape
 from intarsia.data.arrays import shape_of
 from intarsia.encoders import Encoder
 from intarsia.encoders.encoder import is_texts
@@ -205,6 +205,8 @@ def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:
     """Inputs as a tensor, N x *shape where one is given (see to_shape); float64 to float32."""
     if isinstance(x, str):
         raise DataError(f"the inputs are {shortened(x)}, a word: load them, as by load_data")
+    if isinstance(x, Split | Data):
+        raise DataError(f"the inputs are a {type(x).__name__}: give its rows, as in data.test.x")
     try:
         tensor = x if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))
     except (TypeError, ValueError) as error:

@@ -1,10 +1,12 @@
 """What modules must have in common to be joined, and what to do where they have not."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from intarsia.errors import CompositionError
+from intarsia.data import Data, Split
+from intarsia.errors import CompositionError, DataError, DataWarning, shortened
 from intarsia.modules.module import Module
 
 Trait = tuple[str, Callable[[Module], Any], str]  # its name, how to read it, what to do
@@ -12,7 +14,8 @@ Trait = tuple[str, Callable[[Module], Any], str]  # its name, how to read it, wh
 CATALOGUE: Trait = (
     "catalogue",
     lambda m: list(m.catalogue),
-    "train both over one catalogue, or give both one by grown(module, catalogue)",
+    "train both over one catalogue, or give both all classes: intarsia.grown(module, catalogue), "
+    "and in a shell compose --grow",
 )
 SHAPE: Trait = ("input shape", lambda m: m.architecture.shape, "train both on inputs of one shape")
 TEMPERATURE: Trait = ("temperature", lambda m: m.temperature, "train both at one temperature")
@@ -58,9 +61,13 @@ ADOPTED_ORIGIN: Trait = (
 def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None:
     """A CompositionError that names the first trait in which a module differs.
 
-    Whatever the traits, two encoders mean other things by the same features.
+    Whatever the traits, two encoders mean other things by the same features, and so do two tables
+    with the same columns in another order.
     """
     _check_encoders(first, module)
+    if unlike := _unlike(columns_of(module), columns_of(first)):
+        message = f"module {module.name!r} does not fit module {first.name!r}: it reads {unlike}"
+        _refuse_order(columns_of(module), columns_of(first), CompositionError, message)
     for name, trait, advice in traits:
         mine, other = trait(first), trait(module)
         if mine != other:
@@ -68,6 +75,46 @@ def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None
                 f"module {module.name!r} does not fit module {first.name!r}: "
                 f"its {name} is {_short(other)}, not {_short(mine)}: {advice}"
             )
+
+
+def columns_of(module: Module) -> tuple[str, ...]:
+    """The names of the features that it was trained on, where they came from a table."""
+    about = module.provenance.get("data")
+    names = about.get("columns") if isinstance(about, Mapping) else None
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
+
+
+def check_columns(data: Data | Split, module: Module) -> None:
+    """A table must have its columns in the order that the module reads them in."""
+    known, name = columns_of(module), data.name if isinstance(data, Data) else "the split"
+    if data.columns and known and len(data.columns) != len(known):
+        raise DataError(
+            f"{name} has the columns {shortened(list(data.columns))}: module {module.name!r} "
+            f"reads {shortened(list(known))}; give these, and leave others out with drop="
+        )
+    if unlike := _unlike(data.columns, known):
+        message = f"{name} has {unlike}, as module {module.name!r} was trained on"
+        _refuse_order(data.columns, known, DataError, message)
+
+
+def _unlike(seen: Sequence[str], wanted: Sequence[str]) -> str:
+    """How names of columns differ; where there are none, or not as many, nothing is said here."""
+    if tuple(seen) == tuple(wanted) or len(seen) != len(wanted):
+        return ""
+    return f"the columns {shortened(list(seen))}, not {shortened(list(wanted))}"
+
+
+def _refuse_order(
+    seen: Sequence[str], wanted: Sequence[str], error: type[Exception], message: str
+) -> None:
+    """Another order is a mistake for certain; other names may mean the same columns."""
+    if sorted(seen) == sorted(wanted):
+        raise error(f"{message}: bring the columns into one order")
+    warnings.warn(
+        f"{message}: columns are taken in their order, look whether they are the same",
+        DataWarning,
+        stacklevel=4,
+    )
 
 
 def _check_encoders(first: Module, module: Module) -> None:

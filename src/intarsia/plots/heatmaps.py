@@ -279,8 +279,8 @@ def _scale(values: np.ndarray) -> str:
     if not np.isfinite(values).any():
         return "no values"
     (low, high), most = _range(values), float(np.nanmax(values))
-    if most < high:  # too near one another for a scale of their own
-        return f"{low:.1g} to {most:.1g}, all pale"
+    if most - low < LEAST / 4:  # too near one another for colours
+        return f"{low:.3g} to {most:.3g}, all pale"
     return f"{low:.3g} (pale) to {high:.3g} (dark)"
 
 

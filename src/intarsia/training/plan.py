@@ -32,6 +32,7 @@ from intarsia.training.settings.recipe import CUSTOM, Recipe, selected
 from intarsia.training.settings.trainable import frozen_names
 from intarsia.training.tasks import Task, check_tasks, rows_of, tasks_of, with_batches
 
+MOST_COLUMNS = 1000  # of a table, whose names every module of it remembers
 # What tasks of one's own bring along.
 REPLACED = ("objective", "balance", "partition", "partition_seed", "seeds", "learning_rate")
 
@@ -265,6 +266,8 @@ class TrainingPlan:
         about: dict[str, Any] = {"name": self.data.name, "digest": self.data.digest}
         if self.data.fill is not None:  # what stood in place of missing values
             about["fill"] = list(self.data.fill)
+        if 0 < len(self.data.columns) <= MOST_COLUMNS:
+            about["columns"] = list(self.data.columns)
         return {
             "recipe": settings,
             "seed": task.seed,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.impute import SimpleImputer
 
-from intarsia.data import load_data, options_for
+from intarsia.data import Split, load_data, options_for
 from intarsia.errors import DataError, DataWarning
 
 ROWS = [(i % 3, i * 7 % 11, i * i % 13) for i in range(60)]
@@ -293,6 +293,49 @@ def test_a_column_without_any_value_and_one_of_text_are_told(tmp_path: Path) -> 
     path = csv(tmp_path, "one,two,kind", *(f"{a},red,{k}" for k, a, _ in ROWS))
     with pytest.raises(DataError, match="line 2, column 'two': 'red' is not a number; encode or"):
         load_data(path, missing="mean")
+
+
+def test_truth_values_are_numbers_in_every_format(tmp_path: Path, parquet: Any) -> None:
+    """As pandas writes what get_dummies makes."""
+    truths = [[b % 2 == 0, a] for _, a, b in ROWS]
+    kinds = [KINDS[k] for k, _, _ in ROWS]
+    lines = [f"{truth},{a},{kind}" for (truth, a), kind in zip(truths, kinds, strict=True)]
+    table = load_data(csv(tmp_path, "even,one,kind", *lines))
+    columns = {"even": [t for t, _ in truths], "one": [a for _, a in truths], "kind": kinds}
+    assert table.digest == load_data(parquet(columns)).digest
+    assert set(table.train.x[:, 0].tolist()) == {0.0, 1.0}
+    bare = [f"{truth},{not truth},{kind}" for (truth, _), kind in zip(truths, kinds, strict=True)]
+    assert sum(map(len, _splits(csv(tmp_path, *bare)))) == len(bare)  # no row is a header
+    named = csv(tmp_path, "true,guess,kind", *(f"{a},{b},{k}" for k, a, b in ROWS))
+    assert load_data(named).columns == ("true", "guess")
+
+
+def _splits(path: Path) -> tuple[Split, ...]:
+    data = load_data(path)
+    return data.train, data.validation, data.test
+
+
+def test_all_columns_of_text_are_told_together(tmp_path: Path, parquet: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS, columns=["kind", "one", "two"])
+    frame = frame.assign(land="DE", day="2024-01-01")[["land", "one", "two", "day", "kind"]]
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    columns = {name: frame[name].tolist() for name in frame}
+    for source in (tmp_path / "own.csv", parquet(columns), frame):
+        with pytest.raises(DataError, match=r"'land' .*, 'day' .* drop=\['land', 'day'\]"):
+            load_data(source)
+    with pytest.raises(DataError, match=r"'land' .* x.drop\(columns=\['land', 'day'\]\)"):
+        load_data(frame.drop(columns="kind"), frame["kind"])
+    many = ",".join(f"a{i}" for i in range(40))
+    path = csv(tmp_path, f"{many},one,kind", *(f"{many},{a},{k}" for k, a, _ in ROWS))
+    with pytest.raises(DataError, match=r"'a11' .* and 28 more: not numbers"):
+        load_data(path)
+
+
+def test_a_decimal_comma_is_told(tmp_path: Path) -> None:
+    path = csv(tmp_path, "one;two;kind", *(f"{a};{b},5;{k}" for k, a, b in ROWS))
+    with pytest.raises(DataError, match=r"column 'two': '0,5' is not a number \(a decimal comma"):
+        load_data(path)
 
 
 def test_missing_is_for_tables() -> None:

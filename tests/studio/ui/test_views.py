@@ -199,3 +199,11 @@ def test_entropy_through_the_layers_of_the_surest_modules(views: Views, session:
     assert "whole number" in views.layers_view(True, SampleRequest(999), names)
     alone = views.layers_view(True, request, [names[0]])
     assert f"module {names[0]}: logits" in alone
+
+
+def test_names_below_bars_are_whole() -> None:
+    """The style sheet cuts them where there is less room, with an ellipsis."""
+    answer = Answer("doubtful", ("doubtful", "rot wein"), np.array([0.9, 0.1]), 0.469)
+    bars = merged_bars({"joined": answer}, None)
+    assert "<span>doubtful</span>" in bars
+    assert "<span>rot wein</span>" in bars

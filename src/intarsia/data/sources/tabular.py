@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ Column = str | int
 """A column of a table, by its name or by its number; -1 is the last."""
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # cells without a value, in lower case
+MOST = 12  # columns that a message names
+TRUTH = {"true": 1.0, "false": 0.0}  # as pandas writes columns of truth values, in lower case
 _IDENTIFIER = re.compile(r"(?i:(?:^|[_\s.-])(?:id|uuid|index|unnamed: \d+)$)|[a-z]I[dD]$")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -127,7 +130,7 @@ def _table(
     if len(first) < 2:
         raise DataError(f"{path} has one column only; expected features and a label")
     places = columns.places(first, str(path))
-    header = columns.named or not any(is_number_text(first[i]) for i in places.features)
+    header = columns.named or not _holds_values([first[i] for i in places.features])
     _check_first(rows, places, header, path)
     names = first if header else [str(i) for i in range(len(first))]
     rows = rows[header:]
@@ -168,6 +171,9 @@ class ColumnTable(ABC):
             cells = zip(*map(self.texts, places.features), strict=True)
             x = tokens([" ".join(row) for row in cells])
         else:
+            texts = self.texts_in(places.features)
+            if texts:
+                raise DataError(f"{self.where}, {_kinds(texts)}; {_advice(list(texts))}")
             x = np.stack([self._complete(place, missing) for place in places.features], axis=1)
             _warn_of_numbers(x, names, self.where)
         raw = as_raw(self.where, x, self.values(places.label), missing=missing)
@@ -175,6 +181,10 @@ class ColumnTable(ABC):
         if places.grouping is None:
             return raw
         return raw.grouped(self.values(places.grouping), self.where)
+
+    @abstractmethod
+    def kind(self, place: int) -> Any:
+        """The type of a column that holds neither numbers nor truth values; None of others."""
 
     @abstractmethod
     def numbers(self, place: int) -> np.ndarray:
@@ -196,11 +206,10 @@ class ColumnTable(ABC):
             raise DataError(_no_value(where, self.names[place], None))
         return numbers
 
-    def _no_numbers(self, place: int, kind: Any) -> DataError:
-        name = self.names[place]
-        return DataError(
-            f"{self.where}, column {name!r}: its type is {kind}, not numbers; {_advice(name)}"
-        )
+    def texts_in(self, places: Sequence[int]) -> dict[str, Any]:
+        """The types of those columns that hold neither numbers nor truth values, by name."""
+        kinds = {self.names[place]: self.kind(place) for place in places}
+        return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 class ParquetTable(ColumnTable):
@@ -220,15 +229,19 @@ class ParquetTable(ColumnTable):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
             raise DataError(f"{path} has two columns called {twice!r}: rename one of them")
 
+    def kind(self, place: int) -> Any:
+        from pyarrow import types
+
+        kind = self._table.column(self.names[place]).type
+        known = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+        return None if any(is_one(kind) for is_one in known) else kind
+
     def numbers(self, place: int) -> np.ndarray:
         from pyarrow import float64, types
 
         column = self._table.column(self.names[place])
-        kind = column.type
-        if types.is_boolean(kind):
+        if types.is_boolean(column.type):
             column = column.cast("uint8")
-        elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-            raise self._no_numbers(place, kind)
         return np.asarray(column.cast(float64(), safe=False).to_numpy(), dtype=np.float64)
 
     def texts(self, place: int) -> list[str]:
@@ -253,22 +266,27 @@ class FrameTable(ColumnTable):
         self.names = [str(name) for name in frame.columns]
         self._frame = frame
 
+    def kind(self, place: int) -> Any:
+        kind = self._frame.dtypes.iloc[place]
+        return None if getattr(kind, "kind", "O") in "biuf" else kind
+
     def numbers(self, place: int) -> np.ndarray:
         column = self._frame.iloc[:, place]
-        if not _is_numeric(column.dtype):
-            raise self._no_numbers(place, column.dtype)
         numbers: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
     def measurements(self, name: str = "x") -> np.ndarray:
         """All columns as features, N x D; whole numbers are measurements, too."""
         rows = np.empty((len(self._frame), len(self.names)))
-        for place, (column, kind) in enumerate(zip(self.names, self._frame.dtypes, strict=True)):
-            if not _is_numeric(kind):  # drop= and target= are of tables with their labels in them
-                raise DataError(
-                    f"{name}, column {column!r}: its type is {kind}, not numbers; encode it, or "
-                    f"leave it out, as in {name}.drop(columns={column!r})"
-                )
+        texts = self.texts_in(range(len(self.names)))
+        if texts:  # drop= and target= are of tables with their labels in them
+            one = len(texts) == 1
+            them = "it" if one else "them"
+            raise DataError(
+                f"{name}, {_kinds(texts)}; encode {them}, or leave {them} out, as in "
+                f"{name}.drop(columns={shortened(next(iter(texts)) if one else list(texts))})"
+            )
+        for place in range(len(self.names)):
             rows[:, place] = self.numbers(place)
         _warn_of_numbers(rows, self.names, name, f"{name}.drop(columns={{!r}})")
         return rows
@@ -424,6 +442,11 @@ def _check_first(
         )
 
 
+def _holds_values(cells: Sequence[str]) -> bool:
+    """Whether a first line is a row already; a column may be called "true", but not all of them."""
+    return any(map(is_number_text, cells)) or all(cell.lower() in TRUTH for cell in cells)
+
+
 def _looks_like_header(rows: list[tuple[int, list[str]]], column: int) -> bool:
     """A label that never comes again above counted columns, or above labels that are numbers."""
     first = rows[0][1]
@@ -462,26 +485,39 @@ def _numbers(
     missing: bool,
 ) -> list[float]:
     where = f"{path}, line {line}"
-    return [_number(cells[i], names[i], where, missing) for i in places.features]
+    values = [_number(cells[i]) for i in places.features]
+    if None in values:
+        texts = [i for i, value in zip(places.features, values, strict=True) if value is None]
+        raise DataError(_no_numbers(where, [names[i] for i in texts], [cells[i] for i in texts]))
+    numbers = [value for value in values if value is not None]
+    for i, value in zip(places.features, numbers, strict=True):
+        if math.isnan(value) and not missing:
+            raise DataError(_no_value(where, names[i], cells[i].strip()))
+    return numbers
 
 
-def _number(cell: str, name: str, where: str, missing: bool) -> float:
+def _number(cell: str) -> float | None:
+    """What a cell says; NaN where it has no value, None where it is text."""
     try:
-        value = float(cell)
+        return float(cell)
     except ValueError:
-        if cell.strip().lower() not in MISSING:
-            raise DataError(
-                f"{where}, column {name!r}: {cell!r} is not a number; {_advice(name)}"
-            ) from None
-        value = math.nan
-    if math.isnan(value) and not missing:
-        raise DataError(_no_value(where, name, cell.strip()))
-    return value
+        text = cell.strip().lower()
+        return math.nan if text in MISSING else TRUTH.get(text)
 
 
-def _is_numeric(kind: Any) -> bool:
-    """Whether a type of pandas is one of numbers or truth values."""
-    return getattr(kind, "kind", "O") in "biuf"
+def _kinds(texts: Mapping[str, Any]) -> str:
+    """Columns that hold no numbers, with their types."""
+    if len(texts) == 1:
+        ((name, kind),) = texts.items()
+        return f"column {name!r}: its type is {kind}, not numbers"
+    return f"columns {_some(f'{name!r} ({kind})' for name, kind in texts.items())}: not numbers"
+
+
+def _some(items: Iterable[str]) -> str:
+    """The first of them, where there are many."""
+    first = list(items)
+    more = f" and {len(first) - MOST} more" if len(first) > MOST else ""
+    return ", ".join(first[:MOST]) + more
 
 
 def _no_value(where: str, name: str, seen: Any) -> str:
@@ -491,9 +527,22 @@ def _no_value(where: str, name: str, seen: Any) -> str:
     )
 
 
-def _advice(name: str) -> str:
+def _no_numbers(where: str, names: Sequence[str], cells: Sequence[str]) -> str:
+    """What to do about the columns that hold these cells, which are texts."""
+    comma = " (a decimal comma is not read)" if any(map(_DECIMAL_COMMA.fullmatch, cells)) else ""
+    if len(names) == 1:
+        seen = f"column {names[0]!r}: {cells[0]!r} is not a number"
+    else:
+        shown = _some(f"{name!r} ({cell!r})" for name, cell in zip(names, cells, strict=True))
+        seen = f"columns {shown}: not numbers"
+    return f"{where}, {seen}{comma}; {_advice(names)}"
+
+
+def _advice(names: Sequence[str]) -> str:
+    one = len(names) == 1
     return (
-        f"encode or drop the column, as with drop={name!r}, or name the label column with target="
+        f"encode or drop the column{'' if one else 's'}, as with "
+        f"drop={shortened(names[0] if one else list(names))}, or name the label column with target="
     )
 
 

@@ -21,7 +21,7 @@ from intarsia.data import DATASETS, Data, Split, is_path, subsample
 from intarsia.errors import DataError, FileError, IntarsiaError, RecipeError
 from intarsia.models import Model
 from intarsia.modules import LISTING, Bank, Health, Module, file_name
-from intarsia.modules.traits import CATALOGUE, SHAPE, check_traits
+from intarsia.modules.traits import CATALOGUE, SHAPE, check_columns, check_traits
 
 Source = str | Path | Artifact | Sequence[str | Path] | Iterable[Module]
 
@@ -144,6 +144,7 @@ def subject_of(
     try:
         named = None if isinstance(data, Data) else data
         if isinstance(data, Data):
+            check_columns(data, first)
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
             data, same = data_for(first, data, result.options)

@@ -20,6 +20,7 @@ from intarsia.studio.encoder_inputs import EncodedInput
 from intarsia.studio.scores import largest_changes, overall_accuracy
 from intarsia.studio.session import ModuleTile
 
+LONGEST = 40  # letters of a name below a bar; the style sheet cuts it where there is less room
 NAMED_UP_TO = 12  # classes whose names are written below their bars
 SHOWN_NUMBERS = 12  # of a row of a table that is shown
 PICTURES = 200  # confusion matrices that are cached
@@ -253,7 +254,7 @@ def _bars(answer: Answer, truth: str | None, named: bool = True) -> str:
     for name, p in zip(answer.catalogue, answer.probabilities, strict=True):
         kind = "best" if name == answer.best else ""
         mark = "<i aria-hidden='true'></i>" if name == truth else ""
-        label = f"<span>{escape(name[:6])}</span>" if named else ""
+        label = f"<span>{escape(name[:LONGEST])}</span>" if named else ""
         height = max(0.0, min(1.0, float(p))) * 100
         bars.append(
             f"<div class='bar {kind}' title='{escape(name, quote=True)}: {p:.3f}'>"

@@ -194,7 +194,8 @@ class Views:
             + " and ".join(f"{curve.n:,} {split}" for split, curve in path.curves.items())
             + " samples."
         )
-        return f"<p>{text}</p><div class='picture wide'>{svg(path.figure())}</div>"
+        scrolls = "tabindex='0' role='group' aria-label='Charts of the path'"  # on a phone
+        return f"<p>{text}</p><div class='picture wide' {scrolls}>{svg(path.figure())}</div>"
 
     def matrix(self, measure: str, chosen: tuple[str, str] | None) -> str:
         try:
