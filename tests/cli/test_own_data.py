@@ -167,6 +167,26 @@ def test_columns_must_come_in_the_order_of_training(tmp_path: Path) -> None:
             ia.evaluate(model, ia.load_data(turned).test)
 
 
+def test_a_data_frame_is_answered_in_the_order_of_training() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = [(i % 5 + 9.0 * (i % 2), float(i % 7)) for i in range(60)]
+    frame = pandas.DataFrame(rows, columns=["one", "two"])
+    labelled = frame.assign(kind=["ab"[i % 2] for i in range(60)])
+    data = ia.load_data(labelled, target="kind")
+    bank = ia.train(data, model="mlp(8)", rounds=0, epochs=2, progress=False)
+    turned = frame[["two", "one"]]
+    for model in (bank[0].to_module(), ia.compose(bank)):
+        assert model.columns == ("one", "two")
+        expected = model.predict(frame.to_numpy())
+        assert model.predict(frame).equal(expected)
+        assert model.predict(turned[list(model.columns)]).equal(expected)
+        with pytest.raises(ia.errors.DataError, match=r"as x\[list\(model.columns\)\] does"):
+            model.predict(turned)
+        # Other names may mean the same columns.
+        renamed = frame.rename(columns={"two": "zwei"})
+        assert model.predict(renamed).equal(expected)
+
+
 def _tensors(x: np.ndarray, y: list[int]) -> Any:
     import torch
 

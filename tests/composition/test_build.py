@@ -266,6 +266,22 @@ def test_both_halves_of_the_samples_have_all_classes(labels: Tensor) -> None:
     assert all(0 < scale < 1.1e3 + 1 for scale in scores["scales"].values())
 
 
+@pytest.mark.parametrize("how", ["logits", "inlay"])
+def test_a_calibration_that_does_harm_says_so(how: str) -> None:
+    """Labels that follow nothing: what fits one half of them is wrong for the other."""
+    y = torch.randint(4, (60,), generator=torch.Generator().manual_seed(3))
+    parts = [part(name) for name in CATALOGUE]
+    harmed = compose(parts, how, samples=Split(X, y), calibrate=True).report
+    before, after = (harmed["calibration"][f"loss_{key}"] for key in ("without", "with"))
+    assert after > before
+    said = f"not fitted on larger, {before:.3g} to {after:.3g}: leave it out, or give more samples"
+    assert [note for note in harmed["notes"] if said in note]
+    answers = compose(parts, how).predict(X)
+    good = compose(parts, how, samples=Split(X, answers), calibrate=True).report
+    assert good["calibration"]["loss_with"] <= good["calibration"]["loss_without"]
+    assert not [note for note in good["notes"] if "calibration" in note]
+
+
 @pytest.mark.parametrize("how", ["mean", "weighted(weights=0.5)", "dare(base='zero')"])
 def test_statistics_of_units_that_an_operator_changes_are_recomputed(how: str) -> None:
     """Territories keep their statistics in a sum; a mean makes what a layer reads smaller."""

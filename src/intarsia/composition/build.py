@@ -157,19 +157,24 @@ def build_merge(
     if how.modules:
         context = replace(context, parts=how.modules(context, **operator.arguments))
     calibration = _calibration(context, how, operator) if options.calibrate else None
+    notes = _calibration_notes(calibration)
     offset = None if calibration is None else offset_of(calibration, parts)
     if how.on == "logits":
         scales = None if calibration is None else scales_of(calibration, parts)
         router = how.router(context, **operator.arguments) if how.router else None
         held = context.parts
-        return MergeResult(held, context, rewarded, (), scales, offset, calibration, router=router)
+        return MergeResult(
+            held, context, rewarded, notes, scales, offset, calibration, router=router
+        )
     if calibration is not None:
         louder = tuple(scaled(part, calibration.scales[part.name]) for part in context.parts)
         context = replace(context, parts=louder)
     blocks = how.blocks(context) if how.blocks else None
     if blocks is not None:
         join = partial(_joined_later, context, how, operator, rewarded)
-        return MergeResult((), context, rewarded, (), None, offset, calibration, blocks, join=join)
+        return MergeResult(
+            (), context, rewarded, notes, None, offset, calibration, blocks, join=join
+        )
     if not wanted:
         search = None
     else:
@@ -179,10 +184,9 @@ def build_merge(
     buffers = _buffers_of_owners(context) if how.weight_sum else {}
     if buffers:
         joined = replace(joined, state={**joined.state, **buffers})
-    notes: tuple[str, ...] = ()
     if how.on == "weights":
-        joined, notes = _recalibrated(joined, context, options)
-        notes += _buffer_notes(context, buffers)
+        joined, more = _recalibrated(joined, context, options)
+        notes += more + _buffer_notes(context, buffers)
     if how.weight_sum:
         notes += _territory_notes(joined, context)
     if calibration is not None and samples is not None:
@@ -261,6 +265,20 @@ def _calibration(context: MergeContext, how: Operator, operator: Spec) -> Calibr
         return joined
 
     return calibrate(logits, context.samples.y, context.parts, join)
+
+
+def _calibration_notes(calibration: Calibration | None) -> tuple[str, ...]:
+    """Few samples that are nearly separable fit scales that are too sure of others."""
+    if calibration is None:
+        return ()
+    scores = calibration.scores
+    before, after = scores["loss_without"], scores["loss_with"]
+    if after <= before:
+        return ()
+    return (
+        f"calibration makes the loss on samples that it was not fitted on larger, {before:.3g} to "
+        f"{after:.3g}: leave it out, or give more samples than {scores['samples']}",
+    )
 
 
 def _joined_later(

@@ -314,7 +314,7 @@ class Composition(Predicting):
         self._health = None
         self.catalogue, self.temperature = parts[0].catalogue, parts[0].temperature
         self.rewarded = result.rewarded
-        self.encoder = parts[0].encoder
+        self.encoder, self.columns = parts[0].encoder, parts[0].columns
 
 
 def _chain(modules: Iterable[Any]) -> Spec | None:

@@ -29,6 +29,7 @@ class Predicting(nn.Module):
     rewarded: tuple[str, ...]
     temperature: float
     encoder: Encoder | None = None
+    columns: tuple[str, ...] = ()  # of the table that it was trained on, if any
 
     def predict_proba(self, x: Inputs, batch: int = 4096) -> Tensor:
         """softmax(logits / temperature), N x C on the CPU; evaluation mode, no gradients."""
@@ -72,10 +73,11 @@ class Classifier(Predicting):
         rewarded: Sequence[str] | None = None,
         temperature: float = 1.0,
         encoder: Encoder | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.network = network
-        self.encoder = encoder
+        self.encoder, self.columns = encoder, tuple(columns)
         self.catalogue = tuple(catalogue)
         self.rewarded = self.catalogue if rewarded is None else tuple(rewarded)
         self.temperature = float(temperature)
@@ -124,6 +126,8 @@ def logits_of(model: nn.Module, x: Inputs, batch: int = 4096, flips: bool = Fals
         raise DataError(f"batch is {batch}: expected at least 1")
     if is_texts(x) and isinstance(model, Predicting) and model.encoder is not None:
         x = model.encoder.tokens(x)
+    if isinstance(model, Predicting):
+        _check_frame(model.columns, x)
     rows = raw_inputs(x)
     if flips:
         _check_pictures(rows)
@@ -199,6 +203,16 @@ def check_abstain(fraction: float) -> float:
             f"abstain is {fraction!r}: expected a fraction of the largest entropy, from 0 to 1"
         )
     return float(fraction)
+
+
+def _check_frame(known: tuple[str, ...], x: Inputs) -> None:
+    """A data frame must have its columns in the order that they were trained in."""
+    names = tuple(map(str, getattr(x, "columns", ())))
+    if names != known and sorted(names) == sorted(known):
+        raise DataError(
+            f"the inputs have the columns {shortened(list(names))}, and the model was trained on "
+            f"{shortened(list(known))}: bring them into this order, as x[list(model.columns)] does"
+        )
 
 
 def raw_inputs(x: Inputs, shape: tuple[int, ...] | None = None) -> Tensor:

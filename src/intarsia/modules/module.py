@@ -129,6 +129,13 @@ class Module:
         return self.mask if self.base is None else {}
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features that it was trained on, where they came from a table."""
+        about = self.provenance.get("data")
+        names = about.get("columns") if isinstance(about, Mapping) else None
+        return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its tensors and masks."""
         return sum(tensor.nbytes for tensor in (*self.state.values(), *self.mask.values()))
@@ -184,6 +191,7 @@ class Module:
             scaling=self.scaling,
             temperature=self.temperature,
             encoder=self.encoder,
+            columns=self.columns,
         ).eval()
 
     def without_base(self) -> "Module":

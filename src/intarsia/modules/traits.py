@@ -1,7 +1,7 @@
 """What modules must have in common to be joined, and what to do where they have not."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,9 +65,9 @@ def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None
     with the same columns in another order.
     """
     _check_encoders(first, module)
-    if unlike := _unlike(columns_of(module), columns_of(first)):
+    if unlike := _unlike(module.columns, first.columns):
         message = f"module {module.name!r} does not fit module {first.name!r}: it reads {unlike}"
-        _refuse_order(columns_of(module), columns_of(first), CompositionError, message)
+        _refuse_order(module.columns, first.columns, CompositionError, message)
     for name, trait, advice in traits:
         mine, other = trait(first), trait(module)
         if mine != other:
@@ -77,16 +77,9 @@ def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None
             )
 
 
-def columns_of(module: Module) -> tuple[str, ...]:
-    """The names of the features that it was trained on, where they came from a table."""
-    about = module.provenance.get("data")
-    names = about.get("columns") if isinstance(about, Mapping) else None
-    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
-
-
 def check_columns(data: Data | Split, module: Module) -> None:
     """A table must have its columns in the order that the module reads them in."""
-    known, name = columns_of(module), data.name if isinstance(data, Data) else "the split"
+    known, name = module.columns, data.name if isinstance(data, Data) else "the split"
     if data.columns and known and len(data.columns) != len(known):
         raise DataError(
             f"{name} has the columns {shortened(list(data.columns))}: module {module.name!r} "
