@@ -233,6 +233,13 @@ def test_logits_may_be_a_multiple_of_what_the_head_gives(data: Data) -> None:
     assert ia.fresh_head(network, data, **FAST).fresh.mean == probes[0].fresh.mean
 
 
+def test_a_network_that_is_split_over_devices_stays_so(merged: nn.Module, data: Data) -> None:
+    expected = ia.fresh_head(merged, data, epochs=1).native
+    merged.register_buffer("elsewhere", torch.zeros(3, device="meta"))
+    assert ia.fresh_head(merged, data, epochs=1).native == expected
+    assert merged.get_buffer("elsewhere").is_meta
+
+
 @pytest.fixture(scope="module")
 def bank(data: Data) -> ia.Bank:
     how = {"preset": "paper", "sparsity": 0.0, "rounds": 0, "epochs": 6, "learning_rate": 1e-2}

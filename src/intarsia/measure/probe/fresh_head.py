@@ -405,10 +405,17 @@ def _hits(logits: Tensor, labels: Tensor) -> float:
 
 @contextmanager
 def _placed(readout: Readout, device: str) -> Iterator[torch.device]:
-    """The network on a device, and afterwards where it was; auto leaves it on a GPU it is on."""
+    """The network on a device, and afterwards where it was; auto leaves it on a GPU it is on.
+
+    A network that is split over devices stays as it is: moved back whole, it would be on one.
+    """
     from intarsia.training.job import device_of
 
     before = readout.layer.weight.device
+    tensors = (*readout.model.parameters(), *readout.model.buffers())
+    if device == "auto" and any(tensor.device != before for tensor in tensors):
+        yield before
+        return
     place = before if device == "auto" and before.type != "cpu" else device_of(device)
     readout.model.to(place)
     try:
