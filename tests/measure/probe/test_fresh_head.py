@@ -233,6 +233,20 @@ def test_logits_may_be_a_multiple_of_what_the_head_gives(data: Data) -> None:
     assert ia.fresh_head(network, data, **FAST).fresh.mean == probes[0].fresh.mean
 
 
+def test_a_shortfall_that_samples_hardly_tell_is_said(merged: nn.Module, data: Data) -> None:
+    native = ia.fresh_head(merged, data, epochs=1).native.mean
+    n = len(data.test)
+    noise = (2 * native * (1 - native) / n) ** 0.5
+    near = ia.fresh_head(merged, data, epochs=1, joint=min(native + 0.5 * noise, 1.0))
+    assert near.small_shortfall is not None
+    assert f"which {n} test samples hardly tell from none" in near.small_shortfall
+    assert "the recovered fraction says little" in " ".join(str(near).split())
+    far = ia.fresh_head(merged, data, epochs=1, joint=min(native + 4 * noise, 1.0))
+    below = ia.fresh_head(merged, data, epochs=1, joint=native - noise)
+    for result in (far, below, ia.fresh_head(merged, data, epochs=1)):
+        assert result.small_shortfall is None
+
+
 def test_a_network_that_is_split_over_devices_stays_so(merged: nn.Module, data: Data) -> None:
     expected = ia.fresh_head(merged, data, epochs=1).native
     merged.register_buffer("elsewhere", torch.zeros(3, device="meta"))

@@ -122,6 +122,20 @@ class FreshHead(Renderable):
         )
         return f"Fresh may be too low. For {self.unfinished} of {self.fresh.n} heads {why}."
 
+    @property
+    def small_shortfall(self) -> str | None:
+        """Why the recovered fraction says little; None where joint is clearly above native."""
+        if self.joint is None:
+            return None
+        shortfall, tests = self.joint.mean - self.native.mean, self.samples["test"]
+        variance = sum(a * (1 - a) / tests for a in (self.joint.mean, self.native.mean))
+        if not 0 < shortfall < 2 * math.sqrt(variance):
+            return None
+        return (
+            f"The shortfall, joint - native, is {format_number(shortfall)}, which {tests} test "
+            "samples hardly tell from none: the recovered fraction says little."
+        )
+
     def rows(self) -> list[tuple[str, ProbeScore | None]]:
         """What was measured, by name, in the order of tables."""
         return [
@@ -169,7 +183,7 @@ class FreshHead(Renderable):
             text += f" ({self.repeated} of these seen before)"
         if self.joint_recipe is not None:
             text += f"; joint trained here for {self.joint_recipe['epochs']} epochs"
-        return "\n".join([text, *([self.doubt] if self.doubt else [])])
+        return "\n".join([text, *filter(None, (self.doubt, self.small_shortfall))])
 
 
 @states(FRESH_HEAD)
