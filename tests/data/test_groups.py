@@ -99,6 +99,8 @@ def test_another_file_is_read_with_the_same_groups(tmp_path: Path) -> None:
     [
         ({}, {"groups": "persn"}, "no array 'persn': did you mean 'person'"),
         ({}, {"groups": 3}, "expected the name of an array"),
+        ({}, {"groups": ["person"]}, r"groups is \['person'\]: expected the name of an array"),
+        ({}, {"target": [["y"]]}, r"target is \[\['y'\]\]: expected the name of an array"),
         ({"person": np.arange(5)}, {"groups": "person"}, r"shape \(5,\): expected one for each"),
         (
             {"person": np.array([None, *["a", "b"] * (ROWS // 2)][:ROWS], dtype=object)},

@@ -80,6 +80,9 @@ def test_class_names_become_file_names(make_module: Make, tmp_path: Path) -> Non
     assert len({name.lower() for name in written}) == len(catalogue) + 1
     assert all(len(name) < 120 and name.isascii() for name in written)
     assert file_name("3+5-s0") == "3+5-s0.safetensors"
+    odd = [file_name(os.fsdecode(name)) for name in (b"\xff", b"\xfe")]  # not UTF-8
+    assert odd[0] != odd[1]
+    assert all(name.isascii() for name in odd)
 
 
 def test_replaced_module_is_noticed(bank: Bank, make_module: Make, tmp_path: Path) -> None:

@@ -382,6 +382,16 @@ def test_a_damaged_checkpoint_is_named_and_its_part_trained_again(
     assert file_bytes(out) == whole
 
 
+def test_a_checkpoint_that_is_a_folder_is_named(small_data, stopped):
+    out, checkpoint = stopped
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    said = rf"{checkpoint.name} cannot be removed .*: remove it"
+    with pytest.warns(FileWarning), pytest.raises(TrainingError, match=said):
+        ia.train(small_data, out=out, **settings_of("paper"))
+    assert checkpoint.is_dir()
+
+
 def test_a_checkpoint_of_other_tensors_is_named(small_data, stopped):
     out, checkpoint = stopped
     rewrite(checkpoint, lambda note, tensors: tensors.pop("2/slot/best/layers.0.bias"))

@@ -461,7 +461,7 @@ def _of_mapping(
     texts = tokenised(source, tokens, "the mapping")
     columns: tuple[str, ...] = ()
     if tokens is None and not isinstance(named["target"], int):  # else labels may be a column
-        rest = set(source) - {"classes", *named.values()}
+        rest = set(source) - {"classes", *(v for v in named.values() if isinstance(v, str))}
         inputs = INPUTS if named["target"] is None or "x" in source else rest
         frames = {key: source[key] for key in source if key in inputs and is_frame(source[key])}
         rows, columns = measured_frames(frames)

@@ -222,7 +222,9 @@ def file_name(name: str, taken: Iterable[str] = ()) -> str:
     reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", safe) or safe[:1] == "."
     clash = f"{safe}.safetensors".lower() in {n.lower() for n in taken}
     if safe != name or reserved or clash:
-        safe = f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        # Names that were paths may have surrogates, where a path's bytes are not UTF-8.
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        safe = f"{safe.lstrip('.')}-{digest[:8]}"
     return f"{safe}.safetensors"
 
 

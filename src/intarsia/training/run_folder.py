@@ -449,8 +449,15 @@ class Checkpoint:
             slot.load(given)
 
     def clear(self) -> None:
-        if self.path is not None:
+        if self.path is None:
+            return
+        try:
             self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path} cannot be removed ({error.strerror or error}): "
+                "remove it to train this part again"
+            ) from error
 
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
