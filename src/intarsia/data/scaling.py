@@ -8,7 +8,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import torch
 
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, nearest, shortened
+from intarsia.specs import is_number
 
 ScalingKind = Literal["unit", "signed", "standard", "capped", "none"]
 FURTHEST = 10.0  # standard deviations at which `capped` puts the training value that lies furthest
@@ -162,11 +163,12 @@ def fill(x: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _given(missing: Any, features: int, where: str) -> np.ndarray:
     numbers = missing if isinstance(missing, list | tuple) else [missing] * features
-    fine = all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)
-    if not fine or len(numbers) != features or not all(map(math.isfinite, numbers)):
+    largest = float(np.finfo(np.float32).max)
+    fine = all(is_number(v) and abs(v) <= largest for v in numbers)
+    if not fine or len(numbers) != features:
         raise DataError(
-            f"{where}: missing is {missing!r}: expected one of {', '.join(WAYS)}, a number, or "
-            f"{features} of them, one per feature"
+            f"{where}: missing is {shortened(missing)}: expected one of {', '.join(WAYS)}, a "
+            f"number, or {features} of them, one per feature"
         )
     return np.array(numbers, np.float32)
 

@@ -275,6 +275,8 @@ def csv(tmp_path: Path, *lines: str) -> Path:
         ({"missing": "meen"}, "missing is 'meen': did you mean 'mean'"),
         ({"missing": [1.0]}, "2 of them, one per feature"),
         ({"missing": float("nan")}, "a number, or 2 of them"),
+        ({"missing": 10**400}, "a number, or 2 of them"),
+        ({"missing": [1e300, 0.0]}, r"missing is \[1e\+300, 0.0\]: expected"),
         ({"size": 8}, "size= has no meaning for"),
     ],
 )
