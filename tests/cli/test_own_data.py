@@ -10,6 +10,7 @@ import pytest
 from command_line import CommandLine
 
 import intarsia as ia
+from intarsia.cli.common_options import read_target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -353,3 +354,9 @@ def test_no_recipe_has_code_imported(networks: Path, tmp_path: Path) -> None:
         said = refusal("train", "recipe.yaml", "out")
         assert "never imported because a file says so" in said
     assert "users_networks" not in sys.modules
+
+
+def test_numbers_that_no_column_has_are_names() -> None:
+    assert read_target("-1") == -1
+    assert read_target("'7'") == "7"
+    assert read_target("7" * 5000) == "7" * 5000  # int() would refuse it with an error of its own

@@ -59,7 +59,7 @@ def name_argument(metavar: str | None, names: Sequence[str], help: str) -> Any:
 
 def read_target(word: str) -> str | int:
     """A column by its name, or by its number: a name that is a number stands in quotes."""
-    if re.fullmatch(r"-?\d+", word):
+    if re.fullmatch(r"-?\d{1,18}", word):  # no table has more columns, and int() has limits
         return int(word)
     quoted = re.fullmatch(r"""(["'])(.*)\1""", word)
     return quoted[2] if quoted else word

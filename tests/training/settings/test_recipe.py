@@ -220,6 +220,7 @@ def test_an_empty_file_is_the_default_recipe(tmp_path):
         ("patience", 1.5),
         ("keep_moments", "yes"),
         ("seeds", []),
+        ("seeds", None),
         ("seeds", 3),
         ("seeds", [0, 0]),
         ("seeds", [-1]),

@@ -245,7 +245,10 @@ def _check(recipe: Recipe) -> None:
         )
     seeds = recipe.seeds
     fine = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
-    need(fine and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
+    if not fine or not seeds:  # nor is there a default for none
+        raise RecipeError(
+            f"seeds is {shortened(seeds)}: expected a list of whole numbers from 0 to 2**63 - 1"
+        )
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
     need(isinstance(recipe.base, str) and recipe.base != "", "base", "a path or a name")
     _check_trainable(recipe)
