@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from intarsia.composition import OPERATORS, compose
+from intarsia.composition import OPERATORS, Composition, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.encoders import Encoder
 from intarsia.errors import DataError, FileError, ModelError, RecipeError
@@ -395,15 +395,19 @@ class Tied(nn.Module):
         return self.head(torch.relu(self.two(torch.relu(self.one(x)))))
 
 
-@pytest.mark.parametrize("how", ["mean", "logits"])
-def test_a_weight_with_two_names_is_one_in_the_network_that_is_made(how: str) -> None:
+def tied_parts_joined(how: str) -> Composition:
     torch.manual_seed(0)
     base = Tied()
     parts = [
         Module.of(Tied(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
         for name in "ab"
     ]
-    merged, x = compose(parts, how), torch.randn(4, 5)
+    return compose(parts, how)
+
+
+@pytest.mark.parametrize("how", ["mean", "logits"])
+def test_a_weight_with_two_names_is_one_in_the_network_that_is_made(how: str) -> None:
+    merged, x = tied_parts_joined(how), torch.randn(4, 5)
     with torch.no_grad():
         expected = merged(x)
         made = to_network(merged)
@@ -417,13 +421,7 @@ def test_a_weight_with_two_names_is_one_in_the_network_that_is_made(how: str) ->
 @pytest.mark.parametrize("how", ["mean", "logits"])
 def test_a_weight_with_two_names_has_both_among_the_tensors(how: str, tmp_path: Path) -> None:
     """So that the class that it is of loads it, strictly."""
-    torch.manual_seed(0)
-    base = Tied()
-    parts = [
-        Module.of(Tied(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
-        for name in "ab"
-    ]
-    merged, x = compose(parts, how), torch.randn(4, 5)
+    merged, x = tied_parts_joined(how), torch.randn(4, 5)
     export(merged, tmp_path / "tensors.safetensors")
     state, logits = load_file(tmp_path / "tensors.safetensors"), torch.zeros(4, 2)
     for prefix in [""] if how == "mean" else ["parts.0.", "parts.1."]:

@@ -225,8 +225,8 @@ def kept_samples(given: Any, module: Module) -> Split:
     if isinstance(given, Data):
         check_same_encoder(given, module.encoder)
         check_columns(given, module)
-        x, y = given.validation.x, given.labels_in(module.catalogue)[given.validation.y]
-    elif isinstance(given, Split):
+        given = given.validation
+    if isinstance(given, Split):
         x, y = given.x, given.labels_in(module.catalogue)
     else:
         x = raw_inputs(given)

@@ -45,8 +45,7 @@ class Split:
         """The labels as indices into another catalogue, by name; -1 where it has no such class."""
         if self.catalogue is None or self.catalogue == tuple(catalogue):
             return self.y
-        place = {name: i for i, name in enumerate(catalogue)}
-        places = torch.tensor([*(place.get(name, -1) for name in self.catalogue), -1])
+        places = torch.tensor([*_places(self.catalogue, catalogue), -1])
         return places.to(self.y.device)[self.y]  # a missing label, -1, is the last: it stays so
 
     def over(self, catalogue: Sequence[str]) -> "Split":
@@ -145,8 +144,12 @@ class Data:
 
     def labels_in(self, catalogue: Sequence[str]) -> torch.Tensor:
         """The place of every class in another catalogue, by name; -1 where it has none."""
-        places = [catalogue.index(c) if c in catalogue else -1 for c in self.catalogue]
-        return torch.tensor(places)
+        return torch.tensor(_places(self.catalogue, catalogue))
+
+
+def _places(names: Sequence[str], catalogue: Sequence[str]) -> list[int]:
+    place = {name: i for i, name in enumerate(catalogue)}
+    return [place.get(name, -1) for name in names]
 
 
 def check_same_encoder(data: Data, encoder: Encoder | None) -> None:
