@@ -8,11 +8,16 @@
 A recipe is what is set otherwise than in the studies' own. With each the joint network is trained,
 and the modules of one class each, whose logits are added. The last twentieth of the training
 samples of every class validates, as they are and as means over mirror images. Results go to
-docs/results/NAME.json, after every training.
+docs/results/NAME.json, after every training; with --workers, several at once have one GPU.
 """
 
 import argparse
+import multiprocessing
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -39,14 +44,15 @@ def main() -> None:
     parser.add_argument("--balance", type=float, default=RECIPE["balance"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--workers", type=int, default=1, help="trainings at once")
     parser.add_argument("--name", default="cifar_choice", help="of the JSON file")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    data = ia.load_data(options.data, validation=0.05)
     words = [
         *("--data", options.data, "--models", *map(quote, options.models)),
         *("--recipes", *map(quote, options.recipes), "--kinds", *options.kinds),
         *("--epochs", options.epochs, "--seed", options.seed, "--name", options.name),
+        *(("--workers", options.workers) if options.workers > 1 else ()),
     ]
     result = {
         **made_by(__file__, *words),
@@ -56,19 +62,30 @@ def main() -> None:
         "seed": options.seed,
         "rows": [],
     }
-    for model in options.models:
-        for name in options.recipes:
-            for kind in options.kinds:
-                row = trained(options, data, model, name, kind)
-                print(row, flush=True)
-                result["rows"].append(row)
-                save(options.out, options.name, result)
+    if options.workers > 1:
+        result["workers"] = options.workers
+    for row in rows(options):
+        print(row, flush=True)
+        result["rows"].append(row)
+        save(options.out, options.name, result)
 
 
-def trained(
-    options: argparse.Namespace, data: ia.Data, model: str, name: str, kind: str
-) -> dict[str, Any]:
+def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row for each model, recipe and kind, in this order."""
+    every = list(product(options.models, options.recipes, options.kinds))
+    train_row = partial(trained, options)
+    if options.workers == 1:
+        yield from map(train_row, every)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, spawn) as pool:
+        yield from pool.map(train_row, every)
+
+
+def trained(options: argparse.Namespace, what: tuple[str, str, str]) -> dict[str, Any]:
     """One joint network or ten modules: validation accuracy and seconds, with all that is once."""
+    model, name, kind = what
+    data = ia.load_data(options.data, validation=0.05)
     own: dict[str, Any] = {}
     if kind == "joint":
         own = {"objective": SHARED["joint_objective"], "partition": [data.catalogue]}
