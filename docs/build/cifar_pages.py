@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import studies
@@ -20,7 +21,8 @@ WAYS = {
     ten.INLAY: "inlay",
 }
 REMOVAL, MINUTE = "cifar_removal", "ten_modules"
-CHOICES = ("cifar_choice", "cifar_choice_vgg", "cifar_choice_100")
+CHOICES = ("cifar_choice", "cifar_choice_vgg", "cifar_choice_resnet", "cifar_choice_100")
+SHARED = ("2026-11-19", "2026-11-20")  # days on which several runs had the GPU at once
 
 
 def cifar(load: Load) -> str:
@@ -146,7 +148,7 @@ def _settings(name: str, changed: Mapping[str, Any]) -> str:
 
 def _times(variants: Sequence[Any]) -> str:
     """Seconds of training by network and way, over seeds, as the runs recorded them."""
-    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    groups: dict[tuple[str, ...], list[BankTime]] = {}
     devices: dict[str, None] = {}
     for variant in variants:
         for archive in variant.archives.values():
@@ -159,23 +161,40 @@ def _times(variants: Sequence[Any]) -> str:
         [
             *label,
             len(own),
-            f"{own[0][1]:g}",
-            mean_sd_of([taken for taken, _ in own], 1),
-            mean_sd_of([taken / modules for taken, modules in own], 2),
+            f"{own[0].modules:g}",
+            mean_sd_of([bank.seconds for bank in own], 1),
+            mean_sd_of([bank.seconds / bank.modules for bank in own], 2),
+            "shared" if any(bank.shared for bank in own) else "alone",
         ]
         for label, own in groups.items()
     ]
     if not rows:
         return ""
-    head = "data|network|trained as|n|modules|seconds|seconds per module"
-    note = "Elapsed time of whole banks, including loading, graph capture and checkpoints, on "
-    return f"{table(head, rows)}\n\n{note}{', '.join(devices)}."
+    head = "data|network|trained as|n|modules|seconds|seconds per module|GPU"
+    note = (
+        "Elapsed time of whole banks, including loading, graph capture and checkpoints, on "
+        f"{', '.join(devices)}. Where the GPU was shared, other runs of this page had it at the "
+        "same time, and a bank took longer than it would have alone."
+    )
+    return f"{table(head, rows)}\n\n{note}"
 
 
-def _by_bank(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-    """By the key of a bank, its seconds and modules; those trained as one share them evenly."""
+@dataclass(frozen=True)
+class BankTime:
+    """What training a bank took; of banks that were trained as one, an even part."""
+
+    seconds: float
+    modules: float
+    shared: bool
+
+
+def _by_bank(events: Sequence[Mapping[str, Any]]) -> dict[str, BankTime]:
     return {
-        key: (event["seconds"] / len(event["keys"]), event["modules"] / len(event["keys"]))
+        key: BankTime(
+            event["seconds"] / len(event["keys"]),
+            event["modules"] / len(event["keys"]),
+            event["date"] in SHARED,
+        )
         for event in events
         if event["event"] == "banks"
         for key in event["keys"]
@@ -236,7 +255,10 @@ def _minute(result: Result) -> list[str]:
 
 def _choices(results: Sequence[Result]) -> list[str]:
     """Validation accuracy by what is set otherwise than in the studies' own recipe."""
-    parts = ["On validation samples, by one seed; modules have the joint network's learning rate."]
+    parts = [
+        "On validation samples, by one seed; modules have the batches, the learning rate and the "
+        "augmentation of the joint network."
+    ]
     for result in results:
         rows = [
             [

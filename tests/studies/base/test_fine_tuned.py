@@ -26,7 +26,7 @@ from intarsia.studies.base.fine_tuned import (
     joined,
     verdict,
 )
-from intarsia.studies.maxent.shared.baselines import right
+from intarsia.studies.maxent.shared.baselines import on, right
 from intarsia.studies.tables import Spread
 from intarsia.studies.verdict import Findings
 from intarsia.training import train
@@ -202,7 +202,55 @@ def test_all_operators_in_one_table(tmp_path: Path, threads) -> None:
     # the rank of equals is their mean
     ranks = [[(row < v).sum() + (row <= v).sum() for v in row] for row in means]
     (said,) = [note for note in table.notes if "correlation" in note]
-    assert f"ME, all tasks: {np.corrcoef(ranks)[0, 1]:.2f}, of {len(names)} operators" in said
+    correlation = np.corrcoef(ranks)[0, 1]
+    assert f"ME, all tasks: {correlation:.2f}, of {len(names)} operators" in said
+    claims = [c for c in verdict(Findings(done)).claims if "correlation" in c.evidence]
+    (claim,) = claims if np.isfinite(correlation) else [None]
+    assert claim is not None
+    assert claim.holds is None
+    assert claim.evidence["correlation"] == pytest.approx(correlation)
+    for kind in ("logits", "weights"):
+        own = [row for row in table.rows if OPERATORS.entry(row[0]).on == kind]
+        for column, best in zip((1, 3), claim.evidence[kind], strict=True):
+            reached = {row[0]: row[column].mean for row in own}
+            assert reached[best] == max(reached.values())
+
+
+def test_findings_speak_of_every_variant(small: list[Measured]) -> None:
+    other = [
+        dataclasses.replace(cell, settings={**cell.settings, "model": "mlp(33)"}) for cell in small
+    ]
+    said = verdict(Findings(small, variants={"other": other}))
+    assert [claim.text for claim in said.claims[:2]] == [
+        claim.text for claim in verdict(Findings(small)).claims
+    ]
+    assert len(said.claims) == 4
+    assert all("mlp(33)" in claim.text for claim in said.claims[2:])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_experts_are_joined_on_a_gpu_as_on_a_cpu() -> None:
+    data = load_data("digits", classes=["0", "1", "2", "3"])
+    how = {"preset": "paper", "sparsity": 0.0, "rounds": 0, "temperature": 1.0, "progress": False}
+    how |= {"epochs": 2, "learning_rate": 1e-2, "batch": 64, "device": "cpu"}
+    base = train(data, model="resnet18(width=2)", objective="xe", partition=[data.catalogue], **how)
+    bank = train(data, base=base[0], partition=[["0", "1"], ["2", "3"]], **how)
+    there = dataclasses.replace(
+        data,
+        train=on(data.train, torch.device("cuda")),
+        validation=on(data.validation, torch.device("cuda")),
+        test=on(data.test, torch.device("cuda")),
+    )
+    here, gpu = ExpertMerges(bank, data), ExpertMerges(bank, there)
+    settings = {"scales": [1.0], "densities": [0.5], "selection": 0}
+    for name, operator in OPERATORS.items():
+        if operator.on == "weights":
+            expected, found = here.joined(name), gpu.joined(name).cpu()
+            assert float((found - expected).norm() / expected.norm()) < 1e-3, name
+        if operator.on in ("weights", "logits"):
+            expected, found = (side.accuracies(name, settings) for side in (here, gpu))
+            for norms, own in expected.items():
+                assert found[norms]["test"] == pytest.approx(own["test"], abs=0.02), name
 
 
 def test_experts_count_once_however_often_they_were_joined(tmp_path: Path, threads) -> None:

@@ -39,7 +39,7 @@ def regmean(states: States, context: MergeContext, alpha: float = 0.9) -> dict[s
     network = context.networks()[0]
     _check_layers(network)
     inputs = context.scaled("regmean")
-    _check_uses(network, inputs)
+    _check_uses(network.to(inputs.device), inputs)
     left: dict[str, Tensor] = {}  # sum of G_i, groups x columns x columns
     right: dict[str, Tensor] = {}  # sum of W_i G_i, groups x units x columns
     grams = _CACHE.each(context, inputs, lambda network: gram_matrices(network, inputs))

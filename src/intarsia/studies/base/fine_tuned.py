@@ -13,6 +13,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from intarsia.composition import OPERATORS
 from intarsia.data import Data
 from intarsia.measure.probe import FRESH_HEAD, HeadTraining
 from intarsia.measure.significance import clustered
@@ -283,16 +284,24 @@ def _all_operators(name: str, group: Sequence[Measured]) -> list[Table]:
 
 def _rank_correlations(ways: Sequence[str], spreads: Sequence[Sequence[Spread]]) -> Iterator[str]:
     """How alike the operators are ordered by the first way to train experts and by the others."""
-    from scipy.stats import spearmanr
-
     first, *others = ([spread.mean for spread in column] for column in zip(*spreads, strict=True))
     for way, means in zip(ways[1:], others, strict=True):
-        both = [pair for pair in zip(first, means, strict=True) if all(map(isfinite, pair))]
-        if min((len(set(column)) for column in zip(*both, strict=True)), default=0) > 1:
+        correlation, count = _rank_correlation(first, means)
+        if correlation is not None:
             yield (
                 f"Spearman's correlation of the ranks for {ways[0]} and for {way}: "
-                f"{spearmanr(both).statistic:.2f}, of {len(both)} operators"
+                f"{correlation:.2f}, of {count} operators"
             )
+
+
+def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> tuple[float | None, int]:
+    """Spearman's, over pairs of numbers, and how many these are; None if all of them are alike."""
+    from scipy.stats import spearmanr
+
+    both = [pair for pair in zip(one, other, strict=True) if all(map(isfinite, pair))]
+    if min((len(set(column)) for column in zip(*both, strict=True)), default=0) < 2:
+        return None, len(both)
+    return float(spearmanr(both).statistic), len(both)
 
 
 def _places(column: Sequence[Spread]) -> list[int]:
@@ -351,22 +360,24 @@ def figures(done: Sequence[Measured]) -> "dict[str, Figure]":
 
 
 def verdict(findings: Findings) -> Verdict:
-    """Whether maximum entropy keeps more of the experts than the usual loss, paired by seed."""
+    """Whether maximum entropy keeps more of the experts than the usual loss, paired by seed.
+
+    The line is of the first network alone.
+    """
     claims, lines = [], []
-    for (data, model, partition), group in grouped(
-        [c for c in _once(findings.cells) if LOGITS in c.result and not c.settings["sparsity"]],
-        "data", "model", "partition",
-    ).items():  # fmt: skip
-        by_way = {way: own for (way,), own in grouped(group, "way").items()}
-        usual = by_way.get("cross-entropy")
-        if usual is None:
-            continue
-        for way in [name for name in by_way if name.startswith("ME")]:
-            where = f"{titled(data)}, {model}, {partition} tasks"
-            claim = _compared(where, way, by_way[way], usual)
-            claims.append(claim)
-            ours, theirs = claim.evidence[LOGITS].values()
-            lines.append(f"{where}: {way} {ours:.3f}, cross-entropy {theirs:.3f} (logits added)")
+    for number, (network, every) in enumerate(findings.by_network()):
+        dense = [c for c in every if LOGITS in c.result and not c.settings["sparsity"]]
+        for (partition,), group in grouped(dense, "partition").items():
+            where = f"{network}, {partition} tasks"
+            by_way = {way: own for (way,), own in grouped(_once(group), "way").items()}
+            usual = by_way.get("cross-entropy", [])
+            for way in [name for name in by_way if usual and name.startswith("ME")]:
+                claim = _compared(where, way, by_way[way], usual)
+                claims.append(claim)
+                ours, theirs = claim.evidence[LOGITS].values()
+                line = f"{where}: {way} {ours:.3f}, cross-entropy {theirs:.3f} (logits added)"
+                lines += [line] if number == 0 else []
+            claims += _best_operators(where, [cell for cell in group if COMPARED in cell.result])
     return Verdict("; ".join(lines) or "nothing to compare yet", claims)
 
 
@@ -391,6 +402,46 @@ def _compared(where: str, way: str, own: Sequence[Measured], usual: Sequence[Mea
         f"cross-entropy: {' and '.join(texts)}."
     )
     return Claim(text, holds=all(holds) if tested > 1 else None, evidence=evidence, n=tested)
+
+
+def _best_operators(where: str, group: Sequence[Measured]) -> Iterator[Claim]:
+    """Which operators are best, and whether experts of another training put them in another order.
+
+    Nobody claimed anything, so the claims neither hold nor fail.
+    """
+    by_way = {
+        way: {
+            spec: Spread.of(_best_compared(cell, spec) for cell in own).mean
+            for spec in own[0].result[COMPARED]
+        }
+        for (way,), own in grouped(group, "way").items()
+    }
+    usual = by_way.pop("cross-entropy", {})
+    for way, means in by_way.items():
+        shared = [spec for spec in usual if spec in means]
+        both = ([own[spec] for spec in shared] for own in (usual, means))
+        correlation, count = _rank_correlation(*both)
+        if correlation is None:
+            continue
+        evidence: dict[str, Any] = {"correlation": correlation, "operators": count}
+        texts = []
+        for on, words in (("logits", "on logits"), ("weights", "in the weights of one network")):
+            specs = [spec for spec in shared if OPERATORS.entry(spec).on == on]
+            if specs:
+                best = [max(specs, key=own.__getitem__) for own in (usual, means)]
+                named = [
+                    f"{spec} ({own[spec]:.3f})"
+                    for spec, own in zip(best, (usual, means), strict=True)
+                ]
+                evidence[on] = best
+                texts.append(f"{words}, {' and '.join(named)}")
+        yield Claim(
+            f"{where}, the best of {count} operators for experts trained by cross-entropy and for "
+            f"those trained by {way}: {'; '.join(texts)}. Spearman's correlation of the ranks is "
+            f"{correlation:.2f}.",
+            evidence=evidence,
+            n=min(len(own) for own in grouped(group, "way").values()),
+        )
 
 
 def best_of_one_network(cell: Measured) -> float | None:

@@ -40,7 +40,13 @@ KINDS = ("joint", "modules")  # of networks, which may have settings of their ow
 # benchmarks/experiments/cifar_choice.py. An epoch of balanced(4) has half of the pictures.
 BY_MODEL: dict[str, dict[str, Any]] = {
     "vgg11": {"learning_rate": 0.2, "modules": {"batches": "balanced(4)", "epochs": 48}},
-    "resnet18(64)": {"learning_rate": 0.2},
+    "resnet18(64)": {
+        "batch": 256,
+        "learning_rate": 0.2,
+        "augment": "crop(4) + flip + cutout(8)",
+        "epochs": 36,
+        "modules": {"batches": "balanced(4)", "epochs": 72},
+    },
 }
 # Options that both studies have beside the usual ones.
 SHARED: dict[str, Any] = {
