@@ -115,6 +115,32 @@ def test_ten_are_shown(ten_cells: list[Measured]) -> None:
     assert said.line.startswith("colours, vgg11(4): ")
 
 
+def test_classes_are_shown_one_by_one(ten_cells: list[Measured]) -> None:
+    data = ia.load_data(NAME)
+    counts = torch.tensor([(data.test.y == data.catalogue.index(c)).sum() for c in sorted(CLASSES)])
+    whole, classes = find_study("cifar10").tables(ten_cells)
+    shown = ["joint", "logits", "territory", "inlay"]
+    assert classes.columns == ["class", *(ten.LABELS[way] for way in shown)]
+    assert [row[0] for row in classes.rows] == sorted(CLASSES)
+    accuracies = {row[0]: row[1].mean for row in whole.rows}
+    for place, label in enumerate(classes.columns[1:], 1):
+        each = torch.tensor([row[place].mean for row in classes.rows]).double()
+        expected = float((each * counts).sum() / counts.sum())
+        assert accuracies[label] == pytest.approx(expected, abs=1e-5)
+    older = [replace(c, result=_without_classes(c.result)) for c in ten_cells]
+    assert len(find_study("cifar10").tables(older)) == 1
+
+
+def _without_classes(result: dict[str, Any]) -> dict[str, Any]:
+    """As cells were before they had accuracies by class."""
+    return {
+        key: {k: v for k, v in value.items() if k != ten.BY_CLASS}
+        if isinstance(value, dict)
+        else value
+        for key, value in result.items()
+    }
+
+
 def test_modules_join_from_one_to_all(hundred_cells: list[Measured]) -> None:
     by_way: dict[str, list[Measured]] = {}
     for cell in hundred_cells:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from intarsia.modules import Bank, Module, logits_of
 from intarsia.modules.statistics import total
 
 BATCH = 1000
+DIGITS = 6  # of the accuracy of a class, where there may be a thousand
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,14 @@ class SplitLogits:
         each = torch.stack([logits_of(own, rows, BATCH, flips) for own in networks]).to(device)
         return cls(each, split.y.to(device))
 
+    @cached_property
+    def total(self) -> Tensor:
+        """The sum of all logits, N x C."""
+        return total(list(self.each))
+
     def added(self) -> float:
         """Accuracy of the sum of all logits, answers among the whole catalogue."""
-        return accuracy(total(list(self.each)), self.labels)
+        return accuracy(self.total, self.labels)
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,17 @@ def accuracy(logits: Tensor, labels: Tensor, present: Sequence[int] | None = Non
     else:
         answers = logits.argmax(1)
     return float((answers == labels).double().mean())
+
+
+def by_class(logits: Tensor, labels: Tensor, catalogue: Sequence[str]) -> dict[str, float]:
+    """By class, the fraction of its samples that is answered right; of those that have samples."""
+    hits = logits.argmax(1) == labels
+    samples = {name: labels == place for place, name in enumerate(catalogue)}
+    return {
+        name: round(float(hits[own].double().mean()), DIGITS)
+        for name, own in samples.items()
+        if bool(own.any())
+    }
 
 
 def growth(logits: SplitLogits, classes: Sequence[Sequence[int]]) -> Growth:

@@ -22,7 +22,12 @@ from intarsia.studies.maxent.shared.baselines import right
 from intarsia.studies.maxent.shared.complete_merges import figure_name
 from intarsia.studies.options import check_count, check_names, readable
 from intarsia.studies.plans import Plan
-from intarsia.studies.scale.bank_logits import SplitLogits, calibrated_accuracy
+from intarsia.studies.scale.bank_logits import (
+    SplitLogits,
+    accuracy,
+    by_class,
+    calibrated_accuracy,
+)
 from intarsia.studies.scale.claims import diverged_banks, near_joint
 from intarsia.studies.scale.merged_weights import (
     AVERAGED,
@@ -86,6 +91,7 @@ SCALES = scales(
 # Settings in which modules may differ that are alike before any pruning.
 OF_PRUNING = ("pruning", "sparsity", "rounds", "epochs", "pruning_epochs", "keep_moments")
 LOGITS, CALIBRATED = "logits", "calibrated"
+BY_CLASS = "by class"
 SUM, ALIGNED, TIES = "sum", "aligned", "ties"
 LABELS = {
     JOINT: "joint network",
@@ -104,6 +110,7 @@ NOT_DRAWN = {LABELS[f"{name}, {AVERAGED}"] for name in (ALIGNED, TIES)}  # as lo
 # What a joint network should reach at least, by data and model.
 STRONG = {("cifar10", "resnet18(64)"): 0.940, ("cifar10", "fastnet"): 0.935}
 NEAR, NEAR_INLAY = 0.010, 0.025  # how far below joint logits and inlay may lie
+SHOWN = 20  # classes at most in a table of each class
 SAME = 200  # test samples on which the built inlay is compared with the sum of logits
 CLOSE = 1e-4  # how far off it may be, of the size of the logits: float32 adds up in another order
 
@@ -187,7 +194,8 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
         return {**about, TERRITORY: {**_scores(merged, data, flips), "nonzero": merged.nonzero}}
     splits = (data.test, data.validation)
     test, validation = (SplitLogits.of(bank, split, device, flips) for split in splits)
-    scores = {"test": test.added(), "validation": validation.added()}
+    scores: dict[str, Any] = {"test": test.added(), "validation": validation.added()}
+    scores[BY_CLASS] = by_class(test.total, test.labels, data.catalogue)
     if settings["way"] == INLAY:
         return {**about, INLAY: {**scores, "nonzero": inlay_nonzero(bank)}, **_inlay(bank, data)}
     nonzero = sum(module.nonzero for module in bank)
@@ -200,9 +208,13 @@ def measure(cell: Cell, context: StudyContext) -> dict[str, Any]:
     return {**about, **result}
 
 
-def _scores(network: nn.Module, data: Data, flips: bool) -> dict[str, float]:
-    splits = {"test": data.test, "validation": data.validation}
-    return {name: right(network, split, flips) for name, split in splits.items()}
+def _scores(network: nn.Module, data: Data, flips: bool) -> dict[str, Any]:
+    test, labels = logits_of(network, data.test.x, flips=flips), data.test.y.cpu()
+    return {
+        "test": accuracy(test, labels),
+        "validation": right(network, data.validation, flips),
+        BY_CLASS: by_class(test, labels, data.catalogue),
+    }
 
 
 def _candidates(settings: Mapping[str, Any]) -> dict[str, list[MergeCandidate]]:
@@ -233,11 +245,16 @@ Ways = Mapping[str, Mapping[int, Mapping[str, Any]]]  # by label and seed, what 
 
 
 def tables(done: Sequence[Measured]) -> list[Table]:
-    """A row for each way to join, with its distance from the joint network and its parameters."""
-    return [
-        _table(data, model, ways_of(group), mirrored(group))
-        for (data, model), group in grouped(done, "data", "model").items()
-    ]
+    """A row for each way to join, with its distance from the joint network and its parameters.
+
+    Then the accuracies of each class, of cells that have them.
+    """
+    result = []
+    for (data, model), group in grouped(done, "data", "model").items():
+        ways = ways_of(group)
+        result.append(_table(data, model, ways, mirrored(group)))
+        result += _classes(data, model, ways)
+    return result
 
 
 def ways_of(group: Sequence[Measured]) -> dict[str, dict[int, Mapping[str, Any]]]:
@@ -297,6 +314,24 @@ def _table(data: str, model: str, ways: Ways, more: Sequence[str]) -> Table:
         )
     notes += more
     return Table(f"{titled(data)}, {model}: one module per class, joined", columns, rows, notes)
+
+
+def _classes(data: str, model: str, ways: Ways) -> list[Table]:
+    """The accuracy of each class by every way that has it: one bad module shows."""
+    found = {
+        label: [value[BY_CLASS] for value in own.values() if BY_CLASS in value]
+        for label, own in ways.items()
+    }
+    found = {label: own for label, own in found.items() if own}
+    names = dict.fromkeys(name for own in found.values() for one in own for name in one)
+    if not names or len(names) > SHOWN:
+        return []
+    rows = [
+        [name, *(Spread.of_any(one.get(name) for one in own) for own in found.values())]
+        for name in names
+    ]
+    notes = ["fraction of the test samples of a class that is answered right, among all classes"]
+    return [Table(f"{titled(data)}, {model}: class by class", ["class", *found], rows, notes)]
 
 
 def away(own: Mapping[int, Mapping[str, Any]], joint: Mapping[int, Any]) -> list[float]:
