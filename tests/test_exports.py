@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from intarsia.composition import OPERATORS, Composition, compose
 from intarsia.data import Scaling, Split, load_data
 from intarsia.encoders import Encoder
+from intarsia.encoders.encoder import PictureEncoder
 from intarsia.errors import DataError, FileError, ModelError, RecipeError
 from intarsia.exports import Exportable, export, export_program, to_network
 from intarsia.files import digest_of
@@ -395,11 +396,11 @@ class Tied(nn.Module):
         return self.head(torch.relu(self.two(torch.relu(self.one(x)))))
 
 
-def tied_parts_joined(how: str) -> Composition:
+def tied_parts_joined(how: str, kind: type[Tied] = Tied) -> Composition:
     torch.manual_seed(0)
-    base = Tied()
+    base = kind()
     parts = [
-        Module.of(Tied(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
+        Module.of(kind(), rewarded=name, catalogue=("a", "b"), shape=(5,), base=base)
         for name in "ab"
     ]
     return compose(parts, how)
@@ -431,3 +432,37 @@ def test_a_weight_with_two_names_has_both_among_the_tensors(how: str, tmp_path: 
         logits = logits + network(x)
     with torch.no_grad():
         assert torch.equal(logits, merged(x))
+
+
+class Asking(Tied):
+    """It asks for the type and the size of what it is given, as networks of transformers do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != self.one.weight.dtype or x.shape[1] > 5:
+            raise ValueError("expected five numbers of the weights' type")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("how", ["mean", "logits"])
+def test_a_network_that_asks_for_the_type_of_its_inputs_is_written_down(how: str) -> None:
+    merged = tied_parts_joined(how, Asking)
+    network = to_network(merged)
+    for rows, dtype in ((1, torch.uint8), (2, torch.float32), (7, torch.int64)):
+        x = torch.randint(0, 9, (rows, 5)).to(dtype)
+        assert torch.equal(network.train().eval()(x), answers(merged, x))
+    assert {type(m).__module__.partition(".")[0] for m in network.modules()} == {"torch"}
+    assert "intarsia" not in network.code
+    kept = {name.partition("network.")[2] for name, _ in network.named_parameters()}
+    assert kept == set(dict(Asking().named_parameters()))
+
+
+def test_an_encoder_that_asks_for_the_type_of_its_inputs_is_written_down() -> None:
+    class Inner(TinyEncoder):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if x.dtype == self.weight.dtype else x
+
+    module = encoded("a", Encoder.of(PictureEncoder(Inner()), SHAPE))
+    network, x = to_network(module), torch.tensor(pictures(5)[0])
+    with torch.no_grad():
+        for given in (x, x.float()):
+            torch.testing.assert_close(network(given), answers(module, x))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from intarsia.composition import Composition
 from intarsia.composition.module_paths import header_of, load_path, modules_at
@@ -247,21 +248,13 @@ def data_for(
     read with alike, hold unless others are given.
     """
     first = modules_of(artifact)[0]
-    check_options(options)
-    data = first.own_data(source, options)
-    if data is None:
-        source = _training_data(first) if source is None else source
-        encoder = {} if first.encoder is None else {"features": first.encoder}
-        data = load_data(source, **{**options_for(source, first.provenance), **encoder, **options})
-        check_columns(data, first)
+    data = _loaded(first, source, options)
     trained_on = _mapping(first.provenance.get("data")).get("digest")
     return data, None if trained_on is None else data.digest == trained_on
 
 
 def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     """A split, or all three, with labels that are indices into the modules' catalogue."""
-    if name not in (*SPLITS, ALL_SPLITS):
-        raise DataError(f"unknown split {name!r}: {nearest(name, (*SPLITS, ALL_SPLITS))}")
     first = modules_of(artifact)[0]
     catalogue = first.catalogue
     check_same_encoder(data, first.encoder)
@@ -273,13 +266,16 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
             f"({', '.join(catalogue)}): "
             + (f"keep those that are, --set 'classes=[{shared}]'" if shared else "none of it is")
         )
-    names = SPLITS if name == ALL_SPLITS else (name,)
-    x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")
-    if not len(y):
-        raise DataError(f"{data.name} has no samples in its {name} split: choose another --split")
+    x, y = _rows(data, name)
     if first.encoder is not None:  # of raw inputs the features, once for all modules
         x = network_inputs(x, first.architecture.shape, first.encoder)
     return Split(x, data.labels_in(catalogue)[y])
+
+
+def unknown_for(artifact: Artifact, source: str, options: Mapping[str, Any], name: str) -> Split:
+    """A split, or all three, of data with classes of its own, loaded as in `data_for`."""
+    data = _loaded(modules_of(artifact)[0], source, options)
+    return Split(*_rows(data, name), data.catalogue)
 
 
 def labelled(artifact: Artifact, data: Data) -> Data:
@@ -289,6 +285,30 @@ def labelled(artifact: Artifact, data: Data) -> Data:
     validation = split_for(artifact, data, "validation") if len(kept) else kept
     catalogue = modules_of(artifact)[0].catalogue
     return replace(data, catalogue=catalogue, train=train, validation=validation, test=test)
+
+
+def _loaded(module: Module, source: str | None, options: Mapping[str, Any]) -> Data:
+    """The data that the source names, by default that of the module's training, as it reads it."""
+    check_options(options)
+    data = module.own_data(source, options)
+    if data is not None:
+        return data
+    source = _training_data(module) if source is None else source
+    encoder = {} if module.encoder is None else {"features": module.encoder}
+    data = load_data(source, **{**options_for(source, module.provenance), **encoder, **options})
+    check_columns(data, module.columns)
+    return data
+
+
+def _rows(data: Data, name: str) -> tuple[Tensor, Tensor]:
+    """Inputs and labels of a split, or of all three."""
+    if name not in (*SPLITS, ALL_SPLITS):
+        raise DataError(f"unknown split {name!r}: {nearest(name, (*SPLITS, ALL_SPLITS))}")
+    names = SPLITS if name == ALL_SPLITS else (name,)
+    x, y = (torch.cat([getattr(getattr(data, part), key) for part in names]) for key in "xy")
+    if not len(y):
+        raise DataError(f"{data.name} has no samples in its {name} split: choose another --split")
+    return x, y
 
 
 def _training_data(module: Module) -> str:

@@ -17,7 +17,7 @@ from intarsia.composition import Composition
 from intarsia.composition.operators.logits.routers import EncodedInputs, Router
 from intarsia.errors import FileError, ModelError, RecipeError, nearest
 from intarsia.files import canonical, plain, write_whole
-from intarsia.models.custom.adapting import logits_in, share_tied, tied_names
+from intarsia.models.custom.adapting import answer_logits, logits_in, share_tied, tied_names
 from intarsia.modules import Classifier, Module
 from intarsia.modules.classifier import divide_other
 
@@ -80,11 +80,16 @@ def export_program(
 def to_network(artifact: Exportable) -> nn.Module:
     """A network of torch's own layers from raw inputs, N x *shape, to logits; no class of ours.
 
-    The layers keep their names. It is made for use, not for training: dropout is off for good.
+    The layers keep their names. Of a network that asks for the type or the size of what it is
+    given, as those of transformers do, the tensors keep theirs, and torch's operations on them are
+    written down, for the CPU. It is made for use, not for training: dropout is off for good.
     """
-    root = _traceable(_computation(artifact, "float32", None)[0])
-    share_tied(root)  # a hook would be traced once, and leave the tracer's stand-ins behind
+    model, example = _computation(artifact, "float32", None)
+    share_tied(model)  # a hook would be traced once, and leave the tracer's stand-ins behind
     with _tracing("to_network"):
+        if isinstance(model, EncodedModel):
+            model.encoder = _followed(model.encoder, example)
+        root = _traceable(model)
         return fx.GraphModule(root, fx.Tracer().trace(root), "Network").eval()
 
 
@@ -96,16 +101,16 @@ class _Reading(nn.Module):
 
     def __init__(self, model: Classifier) -> None:
         super().__init__()
-        self.network = model.network
         self.scaled = model.scaling.kind != "none"
         if self.scaled:
             self.register_buffer("shift", model.shift)
             self.register_buffer("scale", model.scale)
         self.dtype = torch.int64 if model.reads_integers else torch.float32
         self.classes, self.temperature = len(model.catalogue), model.temperature
+        example = _example(model.shape, "float32").to(self.dtype)
         with torch.no_grad():
-            example = _example(model.shape, "float32").to(self.dtype)
             self.other = logits_in(model.network(example)).shape[1] > self.classes
+        self.network = _followed(model.network, example)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)
@@ -163,6 +168,36 @@ def _traceable(model: nn.Module) -> nn.Module:
     for name, child in model.named_children():
         setattr(model, name, _traceable(child))
     return model
+
+
+def _followed(network: nn.Module, example: Tensor) -> nn.Module:
+    """The network itself where torch.fx can follow it; else its operations on such an example."""
+    try:
+        fx.Tracer().trace(network)
+    except Exception:  # of whatever code a network has
+        answer_logits(network)
+        with _quiet():
+            program = torch.export.export(network, (example,), dynamic_shapes=_any_rows()).module()
+        return _operations(program)
+    return network
+
+
+def _operations(program: fx.GraphModule) -> fx.GraphModule:
+    """A program of one input and one output as a graph of torch.fx, for inputs of any type.
+
+    What holds it to the type and the device of the example goes.
+    """
+    graph = program.graph
+    checks = torch.ops.aten._assert_tensor_metadata.default
+    for node in (
+        *graph.find_nodes(op="call_module", target="_guards_fn"),
+        *graph.find_nodes(op="call_function", target=checks),
+    ):
+        graph.erase_node(node)
+    (output,) = graph.find_nodes(op="output")
+    output.args = (output.args[0][0],)
+    graph.set_codegen(fx.graph.CodeGen())
+    return fx.GraphModule(program, graph, "Operations")
 
 
 def _onnx(model: nn.Module, about: str, example: Tensor) -> bytes:

@@ -316,6 +316,35 @@ def test_evaluate_can_abstain(merged: Path, trained: tuple[Path, Any]) -> None:
     assert "abstention" not in answer("evaluate", merged)
 
 
+def test_evaluate_asks_about_unknown_classes(
+    merged: Path, trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    test = ia.load_data("digits").test
+    whole, strange = ia.Composition.load(merged), tmp_path / "strange.npz"
+    pixels = np.random.default_rng(0).integers(0, 17, (50, 64)).astype(np.float32)
+    np.savez(strange, x=pixels, y=np.array(["noise", "more"])[np.arange(50) % 2])
+    words = ("evaluate", merged, "--unknown", strange, "--abstain", 0.8)
+    result = answer(*words, "--unknown-set", "test=0.4")
+    outside = ia.load_data(strange, test=0.4).test
+    assert len(outside) == 20
+    expected = ia.evaluate(whole, test, unknown=outside.x)
+    assert result["models"] == {"composition": expected.to_json()}
+    assert result["unknown"] == str(strange)
+    held = ia.abstention(whole, test, outside, 0.8)
+    assert result["abstention"] == {"composition": held.to_json()}
+    shown = call(*words).stdout
+    assert "samples of unknown classes" in shown
+    shown = call("evaluate", trained[0], *words[2:4]).stdout
+    for score in answer("evaluate", trained[0], *words[2:4])["models"].values():
+        assert f"{score['unknown']['auroc_entropy']:.4f}" in shown
+        assert f"{score['unknown']['entropy']:.4f}" in shown
+    assert "classes named as in the catalogue" in call(*words[:3], "digits").stderr
+    assert "name that" in call("evaluate", merged, "--unknown-set", "seed=1", code=2).stderr
+    assert "--unknown-set 'test': expected KEY=VALUE" in refusal(*words, "--unknown-set", "test")
+    np.savez(strange, x=pixels[:, :9], y=np.array(["noise", "more"])[np.arange(50) % 2])
+    assert "the unknown samples do not fit" in refusal(*words)
+
+
 def test_evaluate_asks_about_mirror_images(merged: Path) -> None:
     test = ia.load_data("digits").test
     whole = ia.Composition.load(merged)

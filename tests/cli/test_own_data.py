@@ -154,6 +154,7 @@ def test_columns_must_come_in_the_order_of_training(tmp_path: Path) -> None:
     assert ia.Bank.load(out)["a"].provenance["data"]["columns"] == ["one", "two"]
     said = "['two', 'one'], not ['one', 'two']"
     assert said in refusal("evaluate", out, "--data", turned)
+    assert said in refusal("evaluate", out, "--unknown", turned)
     assert said in refusal("report", out, "--data", turned, "-o", tmp_path / "own.html")
     to = ["-o", tmp_path / "merged.safetensors"]
     assert said in refusal("compose", out, *to, "--samples", turned, "--calibrate")
@@ -163,7 +164,7 @@ def test_columns_must_come_in_the_order_of_training(tmp_path: Path) -> None:
     assert answer("evaluate", out, "--data", path)["trained_on_this_data"] is True
     assert "look whether they are the same" in call("evaluate", out, "--data", renamed).stderr
     merged = ia.compose(ia.Bank.load(out))
-    for model in (merged, merged.parts[0]):
+    for model in (merged, merged.parts[0], merged.parts[0].to_module()):
         with pytest.raises(ia.errors.DataError, match="bring the columns into one order"):
             ia.evaluate(model, ia.load_data(turned).test)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from intarsia.data import Scaling, Split
 from intarsia.errors import DataError
-from intarsia.measure import entropy
-from intarsia.measure.abstention import abstention, auroc, threshold, threshold_of
+from intarsia.measure import auroc, entropy
+from intarsia.measure.abstention import abstention, threshold, threshold_of
 from intarsia.modules import Classifier
 from intarsia.modules.classifier import uncertainty
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from intarsia import measure
@@ -123,6 +124,64 @@ def test_a_network_that_answers_with_logits_among_other_things(split: Split) -> 
         assert torch.equal(to_network(wrapped)(split.x), wrapped(split.x))
     with pytest.raises(ModelError, match="Wrapped gives a dict: expected logits N x C"):
         evaluate(Wrapped(lambda z: {"answer": z}), split)
+
+
+def test_unknown_classes_against_scikit_learn(module: Module, split: Split) -> None:
+    draw = torch.Generator().manual_seed(3)
+    strange = torch.randint(0, 256, (31, 6), dtype=torch.uint8, generator=draw)
+    seen = evaluate(module, split, ["cat", "dog"], batch=7, unknown=Split(strange, split.y[:31]))
+    assert seen.unknown is not None
+    known = split.x[split.y < 2]
+    z = [module.to_module()(x).detach().double() / 3 for x in (known, strange)]
+    p = [torch.softmax(one, 1) for one in z]
+    entropies = [-(one * one.log()).sum(1) for one in p]
+    assert seen.unknown.known_entropy == pytest.approx(float(entropies[0].mean()))
+    assert seen.unknown.entropy == pytest.approx(float(entropies[1].mean()))
+    is_strange = [0] * len(known) + [1] * len(strange)
+    by_entropy = roc_auc_score(is_strange, torch.cat(entropies))
+    by_softmax = roc_auc_score(is_strange, -torch.cat(p).amax(1))
+    assert seen.unknown.auroc_entropy == pytest.approx(by_entropy)
+    assert seen.unknown.auroc_softmax == pytest.approx(by_softmax)
+    assert (seen.unknown.known, seen.unknown.unknown) == (len(known), 31)
+    # The rest is as it is without them, and other models and forms of samples give the same.
+    alone = evaluate(module, split, ["cat", "dog"], batch=7)
+    assert seen.to_json() == alone.to_json() | {"unknown": seen.unknown.to_json()}
+    assert str(seen).splitlines()[0] == str(alone).splitlines()[0]
+    assert f"AUROC {by_entropy:.4f} by entropy" in str(seen)
+    for rows in (strange, strange.numpy(), strange.reshape(31, 6, 1).squeeze(2).long()):
+        again = evaluate(module.to_module(), split, ["cat", "dog"], unknown=rows)
+        assert str(again.unknown) == str(seen.unknown)
+    held = measure.abstention(module, split.select([0, 1]), strange, 0.9)
+    assert held.auroc_entropy == seen.unknown.auroc_entropy
+    assert held.auroc_softmax == seen.unknown.auroc_softmax
+
+
+def test_unknown_classes_worked_out_by_hand() -> None:
+    """Entropies of 0 and log 2 on known samples, of log 2 and log 4 on unknown ones."""
+    sure, torn, even = [1e9, 0.0, 0.0, 0.0], [1e9, 1e9, 0.0, 0.0], [0.0] * 4
+    known, unknown = torch.tensor([sure, torn, even]), torch.tensor([torn, even])
+    seen = evaluate_logits(known, torch.tensor([0, 1, 2]), rewarded=[0, 1], unknown=unknown).unknown
+    assert seen is not None
+    assert seen.known_entropy == pytest.approx(math.log(2) / 2)
+    assert seen.entropy == pytest.approx(math.log(2) * 3 / 2)
+    assert seen.auroc_entropy == (1 + 0.5 + 1 + 1) / 4
+    nobody = evaluate_logits(known, torch.tensor([2, 2, 2]), rewarded=[0], unknown=unknown[:0])
+    assert set(nobody.to_json()["unknown"].values()) == {None, 0}
+
+
+def test_unknown_samples_that_do_not_fit(module: Module, split: Split) -> None:
+    with pytest.raises(DataError, match=r"unknown samples do not fit: .* \(4, 5\): expected N x 6"):
+        evaluate(module, split, unknown=torch.zeros(4, 5))
+    with pytest.raises(ModelError, match=r"unknown samples do not fit: .* inputs of shape \(5,\)"):
+        evaluate(nn.Linear(6, 4), split, unknown=np.zeros((4, 5)))
+    data = Data.build("own", CATALOGUE, split, split, split, "none")
+    with pytest.raises(DataError, match=r"as in data\.test\.x"):
+        evaluate(module, split, unknown=data)  # type: ignore[arg-type]
+    turned = Split(split.x, split.y, columns=tuple("fedcba"))
+    reader = module.to_module()
+    reader.columns = tuple("abcdef")
+    with pytest.raises(DataError, match="bring the columns into one order"):
+        evaluate(reader, split, unknown=turned)
 
 
 def test_absent_class_in_json_and_table(module: Module, split: Split) -> None:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
@@ -9,6 +11,7 @@ from matplotlib.figure import Figure
 
 from intarsia.errors import DataError
 from intarsia.plots import answers, confusion, confusion_panels, matrix, matrix_panels, weights
+from intarsia.plots.panels import short_names
 from intarsia.plots.style import EMPTY, SIGNS, WOOD, contrast
 
 PALE, DARK = "#f7f1e6", "#5a2d0c"
@@ -86,7 +89,52 @@ def test_names_are_shortened_and_taken_as_they_are() -> None:
     assert ax.get_title() == "<b>&"
     rows = [label.get_text() for label in ax.get_yticklabels()]
     assert rows == ['<script>"&', "a name that is fa…", "$x^2$"]
-    assert max(len(label.get_text()) for label in ax.get_xticklabels()) == 7
+    columns = [label.get_text() for label in ax.get_xticklabels()]
+    assert columns == ['<script>"&', "a name that…", "$x^2$"]
+
+
+def test_names_that_begin_alike_stay_apart() -> None:
+    names = [f"experts/cifar100/vehicles/seed-{seed}" for seed in (1, 2, 12)]
+    ax = matrix(np.eye(4), [*names, "experts/cifar"])
+    rows = [label.get_text() for label in ax.get_yticklabels()]
+    assert rows == [f"experts/cif…{end}" for end in ("seed-1", "seed-2", "eed-12")] + [
+        "experts/cifar"
+    ]
+    columns = [label.get_text() for label in ax.get_xticklabels()]
+    assert columns == ["experts…ed-1", "experts…ed-2", "experts…d-12", "experts…ifar"]
+    titles = [ax.get_title() for ax in weights(dict.fromkeys(names, np.eye(2))).axes]
+    assert len(set(titles)) == 3
+    tiles = answers(dict.fromkeys(names, np.eye(2)), {"all": np.eye(2)}, ["a", "b"]).axes[0]
+    assert len(set(words(tiles))) == 3
+
+
+@given(
+    names=st.lists(st.text("ab…", max_size=9), unique=True, max_size=30), letters=st.integers(4, 6)
+)
+def test_short_names_fit_and_differ(names: list[str], letters: int) -> None:
+    labels = short_names([*names, *names], letters)
+    assert labels[: len(names)] == labels[len(names) :]
+    assert len(set(labels)) == len(names)
+    for name, label in zip(names, labels, strict=False):
+        assert len(label) <= letters
+        assert label == name or (len(name) > letters and "…" in label)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_names_above_columns_have_room(count: int) -> None:
+    """Below the titles, and inside the figure, also beyond the last column."""
+    names = [f"WWWWWWWWWWWWWWWWWWWWWW {place}" for place in range(count)]
+    square = np.eye(count)
+    panels = {"one": square, "two": square}
+    for figure in (confusion_panels(panels, names), matrix_panels(panels, names),
+                   answers(panels, panels, names)):  # fmt: skip
+        figure.draw_without_rendering()
+        width = figure.get_size_inches()[0] * 72
+        for ax in figure.axes:
+            for label in ax.get_xticklabels():
+                box = label.get_window_extent()
+                assert box.x1 <= width
+                assert not ax.get_title() or box.y1 <= ax.title.get_window_extent().y0
 
 
 def test_large_catalogues_have_no_numbers() -> None:

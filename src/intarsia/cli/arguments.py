@@ -28,17 +28,17 @@ DATA_OPTIONS = [name for name in known_options() if name not in ("seed", "downlo
 FACTORY = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
-def assignments(words: Sequence[str] | None) -> dict[str, Any]:
+def assignments(words: Sequence[str] | None, flag: str = "--set") -> dict[str, Any]:
     """`KEY=VALUE` words; a value is read as YAML."""
     settings: dict[str, Any] = {}
     for word in words or []:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise RecipeError(f"--set {shortened(word)}: expected KEY=VALUE, such as patience=3")
+            raise RecipeError(f"{flag} {shortened(word)}: expected KEY=VALUE, such as patience=3")
         name = key.strip().replace("-", "_")
         if name in settings:
-            raise RecipeError(f"--set {shortened(name)} is given twice: leave one of them out")
-        settings[name] = parse_yaml(value, f"--set {shortened(word)}: its value")
+            raise RecipeError(f"{flag} {shortened(name)} is given twice: leave one of them out")
+        settings[name] = parse_yaml(value, f"{flag} {shortened(word)}: its value")
     return settings
 
 

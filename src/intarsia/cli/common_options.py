@@ -13,7 +13,7 @@ from intarsia.cli.console import note, say, show_json
 
 if TYPE_CHECKING:
     from intarsia.artifacts import Artifact
-    from intarsia.data import Data
+    from intarsia.data import Data, Split
     from intarsia.models import Model
     from intarsia.modules import Health
     from intarsia.studio.patterns import PatternSession
@@ -203,6 +203,45 @@ class DataChoice:
         from intarsia.artifacts import data_for
 
         return data_for(artifact, self.data, self.options())
+
+
+@dataclass(frozen=True)
+class UnknownChoice:
+    """Data of classes that the modules do not know."""
+
+    unknown: Annotated[
+        str | None,
+        name_option(
+            completion.DATASETS,
+            f"Also measure on data of classes that the catalogue has not. {DATA_HELP}; labels are "
+            "not looked at.",
+        ),
+    ] = None
+    unknown_set: Annotated[
+        list[str] | None,
+        text_option("KEY=VALUE", "An option of that data, such as classes=[5,6].", "--unknown-set"),
+    ] = None
+
+    def load(self, artifact: "Artifact", split: str) -> "Split | None":
+        """The samples of a split, where such data is named."""
+        from intarsia.artifacts import modules_of, unknown_for
+        from intarsia.cli.arguments import assignments
+
+        if self.unknown is None:
+            if self.unknown_set:
+                raise typer.BadParameter(
+                    "--unknown-set is an option of the unknown data: name that with --unknown"
+                )
+            return None
+        options = assignments(self.unknown_set, "--unknown-set")
+        samples = unknown_for(artifact, self.unknown, options, split)
+        known = modules_of(artifact)[0].catalogue
+        if shared := [name for name in samples.catalogue or () if name in known]:
+            note(
+                f"{self.unknown} has classes named as in the catalogue, such as {shared[0]}: they "
+                "count as unknown, too"
+            )
+        return samples
 
 
 @dataclass(frozen=True)

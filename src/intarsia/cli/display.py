@@ -131,8 +131,14 @@ def show_scores(scores: dict[str, Any], confusion: bool) -> None:
     if len(each) == 1:
         show(each[0])
     else:
-        rows = [(n, format_number(s.accuracy), format_number(s.entropy)) for n, s in scores.items()]
-        show(table(["module", "rewarded accuracy", "non-rewarded entropy"], rows))
+        columns = ["module", "rewarded accuracy", "non-rewarded entropy"]
+        rows = [[n, format_number(s.accuracy), format_number(s.entropy)] for n, s in scores.items()]
+        if each[0].unknown is not None:
+            columns += ["unknown entropy", "AUROC"]
+            for row, score in zip(rows, each, strict=True):
+                measured = (score.unknown.entropy, score.unknown.auroc_entropy)
+                row += map(format_number, measured)
+        show(table(columns, rows))
         show(_means([vars(s) for s in each]) + f" of {each[0].ceiling:.4f}")
     for name, score in scores.items() if confusion else ():
         counts = zip(score.catalogue, score.confusion.tolist(), strict=True)

@@ -19,6 +19,7 @@ from intarsia.cli.common_options import (
     Seed,
     SplitName,
     Strict,
+    UnknownChoice,
     figure_option,
     name_option,
     note_other_data,
@@ -44,11 +45,13 @@ if TYPE_CHECKING:
     "evaluate demo/whole.safetensors --data digits --confusion",
     "evaluate demo/modules --data digits --split validation",
     "evaluate whole.safetensors --data mnist --rewarded 0,1 --abstain 0.9 --json",
+    "evaluate whole.safetensors --data mnist --unknown fashion_mnist",
 )
 def evaluate(
     path: ArtifactPath,
     source: DataChoice,
     own: OwnNetwork,
+    others: UnknownChoice,
     split: SplitName = "test",
     rewarded: Annotated[
         str | None,
@@ -82,8 +85,14 @@ def evaluate(
     models = classifiers_of(artifact)
     loaded, same = source.load(artifact)
     samples = split_for(artifact, loaded, split)
-    scores = {name: measure(one, samples, wanted, flips=flip) for name, one in models.items()}
-    withheld = {} if abstain is None else _abstentions(models, scores, samples, abstain, flip)
+    unknown = others.load(artifact, split)
+    scores = {
+        name: measure(one, samples, wanted, flips=flip, unknown=unknown)
+        for name, one in models.items()
+    }
+    withheld = (
+        {} if abstain is None else _abstentions(models, scores, samples, unknown, abstain, flip)
+    )
     health = Health.of([artifact.health], *one_answer(scores))
     if figure_ is not None:
         from intarsia.plots import confusion_panels, save
@@ -103,11 +112,13 @@ def evaluate(
                 "trained_on_this_data": same,
                 "models": {name: score.to_json() for name, score in scores.items()},
             }
+            | ({} if unknown is None else {"unknown": others.unknown})
             | ({"abstention": {k: v.to_json() for k, v in withheld.items()}} if withheld else {})
         )
     else:
         mirrored = ", pictures and their mirror images" if flip else ""
-        show(f"{path} on {loaded.name}, {split} split{mirrored}")
+        beside = "" if unknown is None else f"; unknown: {others.unknown}"
+        show(f"{path} on {loaded.name}, {split} split{mirrored}{beside}")
         show_scores(scores, confusion)
         if withheld:
             show_abstention(withheld)
@@ -336,10 +347,14 @@ def _abstentions(
     models: "Mapping[str, Module | Composition]",
     scores: "Mapping[str, Evaluation]",
     samples: "Split",
+    unknown: "Split | None",
     fraction: float,
     flips: bool,
 ) -> "dict[str, Abstention]":
-    """How each model withholds answers: samples of rewarded classes are the known ones."""
+    """How each model withholds answers: samples of rewarded classes are the known ones.
+
+    Where none are given, the unknown ones are all other samples of the data.
+    """
     from intarsia.measure import abstention
 
     result = {}
@@ -347,6 +362,7 @@ def _abstentions(
         catalogue, rewarded = scores[name].catalogue, scores[name].rewarded
         known = [index for index, label in enumerate(catalogue) if label in rewarded]
         others = [index for index, label in enumerate(catalogue) if label not in rewarded]
-        inside, outside = samples.select(known), samples.select(others)
+        inside = samples.select(known)
+        outside = samples.select(others) if unknown is None else unknown
         result[name] = abstention(model, inside, outside, fraction, flips=flips)
     return result

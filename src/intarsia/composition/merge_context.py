@@ -224,7 +224,7 @@ def kept_samples(given: Any, module: Module) -> Split:
     """
     if isinstance(given, Data):
         check_same_encoder(given, module.encoder)
-        check_columns(given, module)
+        check_columns(given, module.columns)
         given = given.validation
     if isinstance(given, Split):
         x, y = given.x, given.labels_in(module.catalogue)

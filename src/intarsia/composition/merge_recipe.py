@@ -299,7 +299,7 @@ def load_samples(samples: Mapping[str, Any] | None, parts: Sequence[Module]) -> 
         before = options_for(samples["data"], parts[0].provenance if parts else {})
         data = load_data(samples["data"], **{**before, **samples["options"]})
     if parts:
-        check_columns(data, parts[0])
+        check_columns(data, parts[0].columns)
     split = getattr(data, samples["split"])
     if not len(split):
         raise DataError(f"{data.name} has no samples in its {samples['split']} part: name another")

@@ -10,8 +10,8 @@ import numpy as np
 from intarsia.errors import DataError, RecipeError, shortened
 from intarsia.files import plain
 from intarsia.lens.profiles import Profile
-from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import Renderable
+from intarsia.measure.logits import auroc
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

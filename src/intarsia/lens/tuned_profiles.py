@@ -17,8 +17,8 @@ from intarsia.errors import DataError, ModelError, shortened
 from intarsia.files import plain, stream
 from intarsia.lens.entropies import check_alpha
 from intarsia.lens.tuned_lens import TunedLens, entropies, tune
-from intarsia.measure.abstention import auroc
 from intarsia.measure.evaluation import Renderable
+from intarsia.measure.logits import auroc
 from intarsia.modules import Module
 from intarsia.modules.classifier import network_inputs
 from intarsia.specs import find_named

@@ -1,10 +1,18 @@
 """What a model knows and what it does not, what will fit, and what lies between."""
 
-from intarsia.measure.abstention import Abstention, abstention, auroc, threshold
+from intarsia.measure.abstention import Abstention, abstention, threshold
 from intarsia.measure.compatibility import Compatibility, compatibility, compatibility_matrix
-from intarsia.measure.evaluation import Evaluation, evaluate, evaluate_logits, format_number
+from intarsia.measure.evaluation import (
+    Evaluation,
+    OpenSet,
+    evaluate,
+    evaluate_logits,
+    format_number,
+    open_set,
+)
 from intarsia.measure.logits import (
     accuracy_per_class,
+    auroc,
     confusion,
     entropy,
     entropy_per_class,
@@ -38,6 +46,7 @@ __all__ = [
     "Matrix",
     "Moments",
     "Novelty",
+    "OpenSet",
     "ProbeScore",
     "TTest",
     "WeightPath",
@@ -61,6 +70,7 @@ __all__ = [
     "holm",
     "nonrewarded_entropy",
     "novelty",
+    "open_set",
     "path",
     "rewarded_accuracy",
     "threshold",

@@ -1,22 +1,19 @@
 """Abstention: how well the entropy of a model's answers shows what it does not know."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from intarsia.data import Split
 from intarsia.errors import DataError
 from intarsia.files import plain
-from intarsia.measure.evaluation import format_number
+from intarsia.measure.evaluation import format_number, open_set
+from intarsia.measure.logits import Numbers, as_numbers
 from intarsia.modules import Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, check_abstain, uncertainty
-
-Numbers = np.ndarray | Tensor | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def threshold(model: nn.Module | Module, samples: Split | Inputs, answered: floa
 
 def threshold_of(uncertainties: Numbers, answered: float = 0.95) -> float:
     """As `threshold`, of entropies that are fractions of log C already."""
-    fractions = np.sort(_numbers(uncertainties, "entropies"))
+    fractions = np.sort(as_numbers(uncertainties, "entropies"))
     if not 0 <= answered <= 1:
         raise DataError(
             f"answered is {answered!r}: expected a fraction of the samples, from 0 to 1"
@@ -91,10 +88,10 @@ def abstention(
     mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)
     answered = mine <= fraction
     right = (logits.argmax(dim=1) == known.y)[answered]
-    sureness = [torch.softmax(z / temperature, dim=1).amax(dim=1) for z in (logits, foreign)]
+    apart = open_set(logits, foreign, temperature)
     return Abstention(
-        auroc_entropy=auroc(mine, others),
-        auroc_softmax=auroc(-sureness[0], -sureness[1]),
+        auroc_entropy=apart.auroc_entropy,
+        auroc_softmax=apart.auroc_softmax,
         threshold=fraction,
         answered=float(answered.double().mean()),
         refused=float((others > fraction).double().mean()),
@@ -104,27 +101,8 @@ def abstention(
     )
 
 
-def auroc(known: Numbers, unknown: Numbers) -> float:
-    """How often a score of an unknown sample is above one of a known sample; ties count half."""
-    one, other = (_numbers(values, "scores") for values in (known, unknown))
-    if not len(one) or not len(other):
-        return math.nan
-    one = np.sort(one)
-    below, not_above = (np.searchsorted(one, other, side) for side in ("left", "right"))
-    return float((below.sum() + not_above.sum()) / 2 / (len(one) * len(other)))
-
-
 def _answers(model: nn.Module | Module, x: Inputs, flips: bool = False) -> tuple[Tensor, float]:
     """Logits in float64 and the temperature they are read at."""
     network = model.to_module() if isinstance(model, Module) else model
     temperature = network.temperature if isinstance(network, Predicting) else 1.0
     return logits_of(network, x, flips=flips).double(), temperature
-
-
-def _numbers(values: Numbers, what: str) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not np.isfinite(array).all():
-        raise DataError(
-            f"the {what} have shape {array.shape}, or hold nan: expected one number per sample"
-        )
-    return array

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from intarsia.composition import Composition
 from intarsia.data import Data, Split
 from intarsia.errors import DataError, ModelError, nearest
 from intarsia.files import plain
 from intarsia.limits import out_of_memory
 from intarsia.measure.logits import (
     accuracy_per_class,
+    auroc,
     confusion,
+    entropy,
     entropy_per_class,
     nonrewarded_entropy,
     rewarded_accuracy,
 )
 from intarsia.modules import Finding, Module, Predicting, logits_of
+from intarsia.modules.classifier import Inputs, uncertainty
 from intarsia.modules.traits import check_columns
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ class Evaluation(Renderable):
     accuracy_per_class: np.ndarray  # C
     entropy_per_class: np.ndarray  # C, rewarded classes included
     n: int
+    unknown: "OpenSet | None" = None  # where samples of unknown classes were given
 
     def entropy_on(self, classes: Collection[str]) -> float:
         """Mean entropy over the samples of these classes; nan where there are none."""
@@ -58,7 +62,9 @@ class Evaluation(Renderable):
         return float(np.average(self.entropy_per_class[known], weights=counts[known]))
 
     def to_json(self) -> dict[str, Any]:
-        return plain(vars(self), "evaluation")
+        own = {key: value for key, value in vars(self).items() if key != "unknown"}
+        unknown = {} if self.unknown is None else {"unknown": self.unknown.to_json()}
+        return plain(own | unknown, "evaluation")
 
     def __rich__(self) -> "Group":
         from rich.console import Group
@@ -73,12 +79,36 @@ class Evaluation(Renderable):
             mark = "*" if name in self.rewarded else " "
             numbers = (self.accuracy_per_class[i], self.entropy_per_class[i])
             table.add_row(Text(f"{mark} {name}"), str(samples[i]), *map(format_number, numbers))
-        return Group(Text(self._summary()), table)
+        unknown = [] if self.unknown is None else [Text(str(self.unknown))]
+        return Group(Text(self._summary()), *unknown, table)
 
     def _summary(self) -> str:
         return (
             f"rewarded accuracy {format_number(self.accuracy)}, non-rewarded entropy "
             f"{format_number(self.entropy)} of {format_number(self.ceiling)}, {self.n} samples"
+        )
+
+
+@dataclass(frozen=True)
+class OpenSet:
+    """What `open_set` measured; nan is a mean over no sample, None in JSON."""
+
+    entropy: float  # nats, over samples of unknown classes
+    known_entropy: float  # nats, over samples of known classes
+    auroc_entropy: float  # an unknown sample has the larger entropy, ties count half
+    auroc_softmax: float  # an unknown sample has the smaller largest probability
+    known: int
+    unknown: int
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self), "open set")
+
+    def __str__(self) -> str:
+        return (
+            f"entropy {format_number(self.entropy)} on {self.unknown} samples of unknown classes, "
+            f"{format_number(self.known_entropy)} on {self.known} of known ones\n"
+            f"AUROC {format_number(self.auroc_entropy)} by entropy, "
+            f"{format_number(self.auroc_softmax)} by largest probability"
         )
 
 
@@ -88,6 +118,7 @@ def evaluate(
     rewarded: Sequence[str | int] | None = None,
     batch: int = 4096,
     flips: bool = False,
+    unknown: Split | Inputs | None = None,
 ) -> Evaluation:
     """Measure a Module, Classifier, Composition or any network on a split.
 
@@ -96,8 +127,11 @@ def evaluate(
     that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
     to scale them. With `flips` its logits are the mean of those for a picture and for its mirror
     image.
+
+    `unknown` are samples of classes that the catalogue has not, such as those of other data, in a
+    shape that the model reads; their labels are not looked at. The result's `unknown` says how
+    uncertain the model is of them, and how well that tells them from samples of rewarded classes.
     """
-    trained = model.parts[0] if isinstance(model, Composition) else model
     if isinstance(model, Module):
         model = model.to_module()
     if not isinstance(model, nn.Module):
@@ -113,23 +147,12 @@ def evaluate(
             "labels that are places in the catalogue"
         )
         raise DataError(f"a model cannot be evaluated on a {type(split).__name__}: {advice}")
-    if isinstance(trained, Module):
-        check_columns(split, trained)
     if isinstance(model, Predicting):
+        check_columns(split, model.columns)
         split = split.over(model.catalogue)
-    try:
-        logits = logits_of(model, split.x, batch, flips)
-    except RuntimeError as error:
-        if out_of_memory(error):
-            raise
-        shape = tuple(split.x.shape[1:])
-        raise ModelError(
-            f"{type(model).__name__} fails on inputs of shape {shape}: {error}; give samples that "
-            "it reads, or put it in a module that brings them to its shape"
-        ) from error
-    if logits.dim() != 2:
-        raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
-    return evaluate_logits(logits, split.y, model, rewarded)
+    logits = _logits(model, split.x, batch, flips)
+    others = None if unknown is None else _unknown_logits(model, unknown, batch, flips)
+    return evaluate_logits(logits, split.y, model, rewarded, others)
 
 
 def evaluate_logits(
@@ -137,16 +160,19 @@ def evaluate_logits(
     labels: Tensor,
     model: nn.Module | Module | None = None,
     rewarded: Sequence[str | int] | None = None,
+    unknown: Tensor | None = None,
 ) -> Evaluation:
     """What `evaluate` measures, from logits N x C that were computed before.
 
     Catalogue, temperature and, where they are not given, rewarded classes are the model's.
+    `unknown` are the logits of samples of unknown classes.
     """
     catalogue = tuple(map(str, range(logits.shape[1])))
     own, temperature = catalogue, 1.0
     if isinstance(model, Module | Predicting):
         catalogue, own, temperature = model.catalogue, model.rewarded, model.temperature
     indices = [_index(c, catalogue) for c in (own if rewarded is None else rewarded)]
+    known = torch.isin(labels, torch.tensor(indices, dtype=labels.dtype, device=labels.device))
     return Evaluation(
         accuracy=rewarded_accuracy(logits, labels, indices),
         entropy=nonrewarded_entropy(logits, labels, indices, temperature),
@@ -157,6 +183,27 @@ def evaluate_logits(
         accuracy_per_class=accuracy_per_class(logits, labels),
         entropy_per_class=entropy_per_class(logits, labels, temperature),
         n=len(labels),
+        unknown=None if unknown is None else open_set(logits[known], unknown, temperature),
+    )
+
+
+def open_set(known: Tensor, unknown: Tensor, temperature: float = 1.0) -> OpenSet:
+    """Entropy on samples of unknown classes, and how well it tells them from those of known ones.
+
+    Of logits N x C of either, over one catalogue.
+    """
+    either = [z.double() for z in (known, unknown)]
+    entropies = [entropy(z, temperature) for z in either]
+    unsure = [uncertainty(z, temperature) for z in either]
+    largest = [torch.softmax(z / temperature, dim=1).amax(dim=1) for z in either]
+    means = [float(values.mean()) if len(values) else math.nan for values in entropies]
+    return OpenSet(
+        entropy=means[1],
+        known_entropy=means[0],
+        auroc_entropy=auroc(*unsure),
+        auroc_softmax=auroc(-largest[0], -largest[1]),
+        known=len(known),
+        unknown=len(unknown),
     )
 
 
@@ -184,6 +231,31 @@ def printed(value: Any) -> str:
     text = io.StringIO()
     Console(file=text, width=100, color_system=None).print(value)
     return text.getvalue().rstrip()
+
+
+def _logits(model: nn.Module, x: Inputs, batch: int, flips: bool) -> Tensor:
+    try:
+        logits = logits_of(model, x, batch, flips)
+    except RuntimeError as error:
+        if out_of_memory(error):
+            raise
+        shape = tuple(np.shape(x)[1:])
+        raise ModelError(
+            f"{type(model).__name__} fails on inputs of shape {shape}: {error}; give samples that "
+            "it reads, or put it in a module that brings them to its shape"
+        ) from error
+    if logits.dim() != 2:
+        raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
+    return logits
+
+
+def _unknown_logits(model: nn.Module, unknown: Split | Inputs, batch: int, flips: bool) -> Tensor:
+    if isinstance(unknown, Split) and isinstance(model, Predicting):
+        check_columns(unknown, model.columns)
+    try:
+        return _logits(model, unknown.x if isinstance(unknown, Split) else unknown, batch, flips)
+    except (DataError, ModelError) as error:
+        raise type(error)(f"the unknown samples do not fit: {error}") from error
 
 
 def _index(name: str | int, catalogue: tuple[str, ...]) -> int:

@@ -1,8 +1,9 @@
-"""Measures as pure functions of logits and labels, in float64 on the CPU.
+"""Measures as pure functions of logits and labels, or of scores, in float64 on the CPU.
 
 Logits are N x C, labels N indices below C, `rewarded` indices too. A mean over no sample is nan.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from intarsia.errors import DataError
 
 ArrayLike = np.ndarray | Tensor | Sequence
+Numbers = np.ndarray | Tensor | Sequence[float]
 
 
 def rewarded_accuracy(logits: ArrayLike, labels: ArrayLike, rewarded: Sequence[int]) -> float:
@@ -71,6 +73,26 @@ def entropy_per_class(logits: ArrayLike, labels: ArrayLike, temperature: float =
     totals = np.bincount(y, weights=entropy(z, temperature), minlength=size)
     with np.errstate(invalid="ignore"):
         return totals / np.bincount(y, minlength=size)
+
+
+def auroc(known: Numbers, unknown: Numbers) -> float:
+    """How often a score of an unknown sample is above one of a known sample; ties count half."""
+    one, other = (as_numbers(values, "scores") for values in (known, unknown))
+    if not len(one) or not len(other):
+        return math.nan
+    one = np.sort(one)
+    below, not_above = (np.searchsorted(one, other, side) for side in ("left", "right"))
+    return float((below.sum() + not_above.sum()) / 2 / (len(one) * len(other)))
+
+
+def as_numbers(values: Numbers, what: str) -> np.ndarray:
+    """One finite float64 per sample; `what` names them in the error."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        raise DataError(
+            f"the {what} have shape {array.shape}, or hold nan: expected one number per sample"
+        )
+    return array
 
 
 def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

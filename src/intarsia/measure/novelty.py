@@ -17,7 +17,8 @@ from intarsia.data import Scaling, Split
 from intarsia.data.negatives import NEGATIVES
 from intarsia.errors import DataError, nearest
 from intarsia.files import plain, stream
-from intarsia.measure.abstention import auroc, threshold_of
+from intarsia.measure.abstention import threshold_of
+from intarsia.measure.logits import auroc
 from intarsia.modules import Module, Predicting, logits_of
 from intarsia.modules.classifier import Inputs, network_inputs, raw_inputs, uncertainty
 

@@ -77,17 +77,17 @@ def check_traits(first: Module, module: Module, traits: Sequence[Trait]) -> None
             )
 
 
-def check_columns(data: Data | Split, module: Module) -> None:
-    """A table must have its columns in the order that the module reads them in."""
-    known, name = module.columns, data.name if isinstance(data, Data) else "the split"
-    if data.columns and known and len(data.columns) != len(known):
+def check_columns(data: Data | Split, columns: Sequence[str]) -> None:
+    """A table must have its columns in the order of those that a model was trained on, if any."""
+    name = data.name if isinstance(data, Data) else "the split"
+    if data.columns and columns and len(data.columns) != len(columns):
         raise DataError(
-            f"{name} has the columns {shortened(list(data.columns))}: module {module.name!r} "
-            f"reads {shortened(list(known))}; give these, and leave others out with drop="
+            f"{name} has the columns {shortened(list(data.columns))}: the model reads "
+            f"{shortened(list(columns))}; give these, and leave others out with drop="
         )
-    if unlike := _unlike(data.columns, known):
-        message = f"{name} has {unlike}, as module {module.name!r} was trained on"
-        _refuse_order(data.columns, known, DataError, message)
+    if unlike := _unlike(data.columns, columns):
+        message = f"{name} has {unlike}, as the model was trained on"
+        _refuse_order(data.columns, columns, DataError, message)
 
 
 def _unlike(seen: Sequence[str], wanted: Sequence[str]) -> str:

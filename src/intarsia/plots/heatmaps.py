@@ -1,5 +1,6 @@
 """Heat maps: what is answered for every true class, what holds between modules, their weights."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,13 +17,14 @@ from intarsia.plots.panels import (
     axes_at,
     new_figure,
     per_row,
-    short,
+    short_names,
     text_width,
     write,
 )
 from intarsia.plots.style import INK, SIGNS, WOOD, house_style, largest, letters_on
 
 CELL, TILE, SIDE = 26, 9, 120  # pixels: of a cell, of a small one, of a picture of weights
+COLUMN_LETTERS = 12  # of a name above a column; one at a row may have more
 NUMBERS_UP_TO = 20  # classes; beyond, cells are too small for their counts
 PANELS_PER_ROW, WEIGHTS_PER_ROW = 3, 5
 LEAST = 0.01  # between pale and dark: what two decimals cannot tell apart should not look unlike
@@ -89,7 +91,10 @@ def answers(
     start = MARGIN + block + GAP + 26 + GAP / 2  # an arrow is 26 long
     pitch = _label_width(catalogue) + side + GAP
     tall = max(side, high)
-    width = max(start + pitch * len(merged), 2 * MARGIN + text_width(legend))
+    width = max(
+        start + pitch * len(merged) + max(0.0, _beyond(catalogue) + MARGIN - GAP),
+        2 * MARGIN + text_width(legend),
+    )
     height = top + tall + 20 + MARGIN
     figure = new_figure(width, height, "answers: " + ", ".join(merged))
     write(figure, MARGIN + block / 2, 22, heading, ha="center", weight="bold")
@@ -100,10 +105,11 @@ def answers(
     ax.axis("off")
     letters = max(3, int((tile + GAP / 2) / 7.5))
     tiles: dict[tuple[float, float], np.ndarray] = {}
-    for place, (title, probabilities) in enumerate(parts.items()):
+    titles = short_names(list(parts), letters)
+    for place, (title, probabilities) in enumerate(zip(titles, parts.values(), strict=True)):
         row, column = divmod(place, columns)
         x, y = column * (tile + GAP / 2), row * (tile + GAP)
-        ax.text(x + tile / 2, y - 6, short(title, letters), ha="center")
+        ax.text(x + tile / 2, y - 6, title, ha="center")
         tiles[x, y] = _square(probabilities, catalogue)
     _cells(ax, tiles, TILE)
     arrow = axes_at(figure, MARGIN + block + GAP, top, 26, side)
@@ -126,13 +132,14 @@ def weights(pictures: Mapping[str, np.ndarray]) -> Figure:
     width = max(2 * MARGIN + columns * (SIDE + 14) - 14, 370)
     below = 30 + rows * pitch
     figure = new_figure(width, below + MARGIN, "weights: " + ", ".join(pictures))
-    for place, (name, values) in enumerate(pictures.items()):
+    titles = short_names(list(pictures), 14)
+    for place, (title, values) in enumerate(zip(titles, pictures.values(), strict=True)):
         row, column = divmod(place, columns)
         ax = axes_at(figure, MARGIN + column * (SIDE + 14), 30 + row * pitch, SIDE, SIDE)
         most = largest(values)
         how: Any = {"cmap": SIGNS, "vmin": -most, "vmax": most, "aspect": "auto"}
         ax.imshow(values, interpolation="none", **how)
-        ax.set_title(short(name, 14), pad=8)
+        ax.set_title(title, pad=8)
         ax.axis("off")
     write(figure, MARGIN, below, "brown speaks for the module's class, blue against it")
     return figure
@@ -156,6 +163,7 @@ def _square_panels(
     pitch = top + side + below + GAP / 2
     rows = -(-len(lines) // max(1, columns))
     end = rows * pitch - GAP / 2
+    x = max(x, starts[-1] + side + _beyond(names) + MARGIN)
     width = max(x, *(text_width(words) + 2 * MARGIN for words in ("", *legend)))
     figure = new_figure(width, end + 18 * len(legend) + MARGIN, title)
     for number, words in enumerate(legend, 1):
@@ -215,13 +223,13 @@ def _draw_cells(
     ax.spines[:].set_visible(False)
     _cells(ax, {(0, 0): values}, 1, ends)
     middles = np.arange(count) + 0.5
-    ax.set_yticks(middles, [short(name) for name in names])
+    ax.set_yticks(middles, short_names(names))
     ax.xaxis.tick_top()
-    if all(len(name) <= 3 for name in names):
+    if _upright(names):
         ax.set_xticks(middles, names)
     else:  # rise to the right, and stay out of the next column
         turned: Any = {"rotation": 45, "ha": "left", "va": "bottom", "rotation_mode": "anchor"}
-        ax.set_xticks(middles, [short(name, 7) for name in names], **turned)
+        ax.set_xticks(middles, short_names(names, COLUMN_LETTERS), **turned)
         ax.tick_params(axis="x", pad=3)
     ax.set_title(title, pad=_top(names) - 22)
 
@@ -286,11 +294,30 @@ def _scale(values: np.ndarray) -> str:
 
 def _top(names: Sequence[str]) -> float:
     """Where the cells begin: below the title and the names of the columns."""
-    return 46 if all(len(name) <= 3 for name in names) else 80
+    return 46 if _upright(names) else 34 + _rise(names)
+
+
+def _upright(names: Sequence[str]) -> bool:
+    """Whether the names fit above their columns as they are."""
+    return all(len(name) <= 3 for name in names)
+
+
+def _rise(names: Sequence[str]) -> float:
+    """How high the names above the columns reach where they are turned, and how far to the right.
+
+    Half a right angle: the width of the longest and the height of its letters, over a root of two.
+    """
+    widest = max(map(text_width, short_names(names, COLUMN_LETTERS)))
+    return (widest + CELL / 2) / math.sqrt(2)
+
+
+def _beyond(names: Sequence[str]) -> float:
+    """How far the name above the last column may reach beyond it."""
+    return 0.0 if _upright(names) else max(0.0, _rise(names) - CELL / 2)
 
 
 def _label_width(names: Sequence[str]) -> float:
-    return 8 + max(text_width(short(name)) for name in names)
+    return 8 + max(map(text_width, short_names(names)))
 
 
 def _longest(lines: Sequence[str]) -> float:

@@ -5,7 +5,9 @@ Places are pixels from the upper left corner, so that a figure needs no layout e
 
 import math
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -161,11 +163,40 @@ def short(name: str, letters: int = 18) -> str:
     return name if len(name) <= letters else name[: letters - 1] + "…"
 
 
+def short_names(names: Sequence[str], letters: int = 18) -> list[str]:
+    """Names cut to fit, of which different ones stay apart.
+
+    Those that would be cut alike keep their ends instead of their middles; where these are alike
+    as well, they are numbered.
+    """
+    labels = {name: short(name, letters) for name in names}
+    alike = Counter(labels.values())
+    groups: dict[str, list[str]] = {}
+    for name, label in labels.items():
+        if alike[label] > 1 and label != name:
+            groups.setdefault(label, []).append(name)
+    for group in groups.values():
+        taken = {label for name, label in labels.items() if name not in group}
+        labels |= dict(zip(group, _apart(group, letters, taken), strict=True))
+    return [labels[name] for name in names]
+
+
 def in_lines(name: str, letters: int, most: int = 3) -> str:
     """A name on as many lines as it takes, cut where a word or the last line is too long."""
     lines = textwrap.wrap(name, letters, break_long_words=False) or [""]
     kept = [*lines[: most - 1], " ".join(lines[most - 1 :])] if len(lines) > most else lines
     return "\n".join(short(line, letters) for line in kept)
+
+
+def _apart(names: Sequence[str], letters: int, taken: Collection[str]) -> list[str]:
+    """Names that begin alike, cut in the middle so that none is like another or one of those."""
+    for end in range(max(1, letters // 3), letters - 1):
+        cut = [f"{name[: letters - 1 - end]}…{name[-end:]}" for name in names]
+        if len({*cut, *taken}) == len(cut) + len(taken):
+            return cut
+    numbers = (str(number) for number in count(1))
+    numbered = ((f"{name[: letters - 1 - len(n)]}…{n}" for n in numbers) for name in names)
+    return [next(label for label in labels if label not in taken) for labels in numbered]
 
 
 def _legend_columns(widths: Sequence[float], room: float) -> int:

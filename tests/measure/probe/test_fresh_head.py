@@ -18,6 +18,7 @@ from intarsia.measure import FRESH_HEAD
 from intarsia.measure.probe import (
     HeadTraining,
     ProbeScore,
+    head_training,
     readout_inputs,
     readout_of,
     train_head,
@@ -160,6 +161,40 @@ def test_a_head_is_trained_to_the_end_on_features_of_any_size(size: float, data:
     # The head reads features as they are: what was learned of scaled ones is put into it.
     answers = features(trained.head, "test").argmax(1)
     assert float((answers == data.test.y).double().mean()) == trained.test
+
+
+def test_the_lower_rate_begins_where_the_loss_was_least(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the weights of that epoch, and with the moments of the optimiser that belong to them."""
+    seen: list[tuple[float, float, dict[str, Any], dict[str, Any]]] = []
+    one_epoch = head_training._HeadRun.epoch
+
+    def state(run: Any) -> dict[str, Any]:
+        tensors = dict(run.head.named_parameters())
+        of = {key: run.optimiser.state[parameter] for key, parameter in tensors.items()}
+        moments = {f"{k} {m}": v for k, own in of.items() for m, v in own.items()}
+        return {k: v.detach().clone() for k, v in (tensors | moments).items()}
+
+    def epoch(run: Any) -> float:
+        before, rate = state(run), run.optimiser.param_groups[0]["lr"]
+        seen.append((rate, one_epoch(run), before, state(run)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(head_training._HeadRun, "epoch", epoch)
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    features = CachedFeatures({name: own.x.float().flatten(1) for name, own in splits.items()})
+    labels = {name: own.y for name, own in splits.items()}
+    train_head(features, 64, 4, labels, HeadTraining(None, 1e-2), seed=0)
+    first = [entry for entry in seen if entry[0] == 1e-2]
+    rate, _, begins, _ = seen[len(first)]
+    best = min(range(len(first)), key=lambda place: first[place][1])
+    assert best < len(first) - 1
+    assert rate == pytest.approx(1e-3)
+    expected = first[best][3]
+    assert begins.keys() == expected.keys()
+    assert len(begins) == 8  # weight and bias, each with two moments and a count of steps
+    assert all(torch.equal(begins[key], expected[key]) for key in begins)
 
 
 def test_without_epochs_both_protocols_and_stacks_agree(merged: nn.Module, data: Data) -> None:

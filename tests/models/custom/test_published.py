@@ -114,6 +114,28 @@ def test_a_trained_one_is_a_module_as_it_is(kind: str) -> None:
     torch.testing.assert_close(logits_of(module.to_module(), x), expected)
 
 
+def test_what_is_made_of_several_becomes_a_plain_network(kind: str) -> None:
+    base, x = made(kind), inputs(kind, 5)
+    shared: dict[str, Any] = {"catalogue": "abcde", "shape": tuple(x.shape[1:]), "base": base}
+    parts = []
+    for name in "ab":
+        network = made(kind)
+        if kind != "vit":
+            ia.collated(network, TokenRows(0))
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        parts.append(ia.Module.of(network, rewarded=name, **shared))
+    for how in ("task_arithmetic", "logits"):
+        merged = ia.compose(parts, how)
+        network = ia.to_network(merged)
+        with torch.no_grad():
+            for rows in (1, 2, 5):
+                torch.testing.assert_close(network(x[:rows]), merged(x[:rows]))
+        kept = {name.partition("network.")[2] for name, _ in network.named_parameters()}
+        assert kept == set(dict(base.named_parameters()))
+
+
 def test_weights_that_are_not_there_are_not_drawn_at_random(tmp_path: Path) -> None:
     body = made("bert").bert
     body.save_pretrained(tmp_path)

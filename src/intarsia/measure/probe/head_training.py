@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -227,12 +227,17 @@ class _HeadRun:
         return self.kept < epochs
 
     def until_loss_stops(self) -> bool:
-        """Epochs until the validation loss stops falling, twice; whether it did so in time."""
+        """Epochs until the validation loss stops falling, twice; whether it did so in time.
+
+        The second time begins where the loss was least: at the weights and AdamW's moments of then.
+        """
         steps = -(-len(self.labels["train"]) // self.how.batch)
         patience, longest = (max(n, -(-most // steps)) for n, most in (PATIENCE, LONGEST))
-        least, lowest = float("inf"), copy.deepcopy(self.head.state_dict())
+        least, lowest = float("inf"), self._checkpoint()
         for rate in (self.how.learning_rate, self.how.learning_rate / 10):
-            self.head.load_state_dict(lowest)
+            weights, moments = lowest
+            self.head.load_state_dict(weights)
+            self.optimiser.load_state_dict(moments)
             self.optimiser.param_groups[0]["lr"] = rate
             waited, since = 0, least  # a fall too slow to see in one epoch adds up while it waits
             while waited < patience:
@@ -244,8 +249,11 @@ class _HeadRun:
                 else:
                     waited += 1
                 if loss < least:
-                    least, lowest = loss, copy.deepcopy(self.head.state_dict())
+                    least, lowest = loss, self._checkpoint()
         return True
+
+    def _checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return copy.deepcopy((self.head.state_dict(), self.optimiser.state_dict()))
 
 
 def train_heads(

@@ -144,7 +144,7 @@ def subject_of(
     try:
         named = None if isinstance(data, Data) else data
         if isinstance(data, Data):
-            check_columns(data, first)
+            check_columns(data, first.columns)
             known = data.digest == (first.provenance.get("data") or {}).get("digest")
         else:
             data, same = data_for(first, data, result.options)

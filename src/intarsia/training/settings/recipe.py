@@ -205,11 +205,12 @@ def _listed(value: Any) -> Any:
 
 
 def _check(recipe: Recipe) -> None:
-    """Name the first setting that cannot be used; None is still open."""
+    """Name the first setting that cannot be used; None is still open, where that is the default."""
+    open_fields = {f.name for f in dataclasses.fields(recipe) if f.default is None}
 
     def need(good: bool, key: str, expected: str) -> None:
         value = getattr(recipe, key)
-        if value is not None and not good:
+        if not good and not (value is None and key in open_fields):
             raise RecipeError(f"{key} is {shortened(value)}: expected {expected}")
 
     def number(key: str, low: float, high: float = math.inf, whole: bool = False) -> None:
@@ -245,10 +246,7 @@ def _check(recipe: Recipe) -> None:
         )
     seeds = recipe.seeds
     fine = isinstance(seeds, Sequence) and all(type(s) is int and 0 <= s < 2**63 for s in seeds)
-    if not fine or not seeds:  # nor is there a default for none
-        raise RecipeError(
-            f"seeds is {shortened(seeds)}: expected a list of whole numbers from 0 to 2**63 - 1"
-        )
+    need(fine and len(seeds) > 0, "seeds", "a list of whole numbers from 0 to 2**63 - 1")
     need(len(set(seeds)) == len(seeds), "seeds", "no seed twice")
     need(isinstance(recipe.base, str) and recipe.base != "", "base", "a path or a name")
     _check_trainable(recipe)
