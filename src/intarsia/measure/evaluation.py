@@ -94,8 +94,9 @@ def evaluate(
     The classes of a split of a Data are matched with the model's by name. `rewarded` (class names
     or indices) defaults to the model's own, or to all classes. A network
     that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
-    to scale them. With `flips` its logits are the mean of those for a picture and for its mirror
-    image.
+    to scale them. Its outputs are the split's classes, in their order, or have numbers for names
+    where the split has none, fewer or more. With `flips` its logits are the mean of those for a
+    picture and for its mirror image.
     """
     trained = model.parts[0] if isinstance(model, Composition) else model
     if isinstance(model, Module):
@@ -129,7 +130,7 @@ def evaluate(
         ) from error
     if logits.dim() != 2:
         raise DataError(f"the model gives {tuple(logits.shape)}: expected logits N x C")
-    return evaluate_logits(logits, split.y, model, rewarded)
+    return evaluate_logits(logits, split.y, model, rewarded, split.catalogue)
 
 
 def evaluate_logits(
@@ -137,12 +138,16 @@ def evaluate_logits(
     labels: Tensor,
     model: nn.Module | Module | None = None,
     rewarded: Sequence[str | int] | None = None,
+    catalogue: Sequence[str] | None = None,
 ) -> Evaluation:
     """What `evaluate` measures, from logits N x C that were computed before.
 
-    Catalogue, temperature and, where they are not given, rewarded classes are the model's.
+    Catalogue, temperature and, where they are not given, rewarded classes are the model's. Where it
+    is not intarsia's, `catalogue` names the classes, if it has C of them.
     """
-    catalogue = tuple(map(str, range(logits.shape[1])))
+    if catalogue is None or len(catalogue) != logits.shape[1]:
+        catalogue = tuple(map(str, range(logits.shape[1])))
+    catalogue = tuple(catalogue)
     own, temperature = catalogue, 1.0
     if isinstance(model, Module | Predicting):
         catalogue, own, temperature = model.catalogue, model.rewarded, model.temperature
