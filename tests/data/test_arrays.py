@@ -6,7 +6,7 @@ import torch
 
 import intarsia as ia
 from intarsia.data import Data, load_data
-from intarsia.errors import DataError
+from intarsia.errors import DataError, DataWarning
 
 
 def table(rows: int = 60, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +51,15 @@ def test_rows_keep_their_labels_and_none_is_lost() -> None:
     parts = (data.train, data.validation, data.test)
     assert sorted(torch.cat([p.x for p in parts]).flatten().tolist()) == list(range(90))
     assert all((p.x.flatten().long() % 3 == p.y).all() for p in parts)
+
+
+def test_validation_rows_of_ones_own_are_not_dropped_in_silence(tmp_path: Path) -> None:
+    x, y = table()
+    arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y, "x_val": x, "y_val": y}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    for source in (arrays, tmp_path / "mine.npz"):
+        with pytest.warns(DataWarning, match="not read: x_val, y_val; validation rows are cut"):
+            assert len(load_data(source).validation) == 12
 
 
 def test_data_are_a_copy() -> None:

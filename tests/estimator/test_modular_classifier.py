@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from intarsia.errors import HealthWarning, IntarsiaError
@@ -436,6 +437,34 @@ def test_a_row_of_weight_nothing_is_as_if_it_were_not_there(digits: Any) -> None
     assert np.allclose(weighted.predict_proba(test), without.predict_proba(test), atol=1e-5)
     with pytest.raises(ValueError, match="at least one non-zero"):
         ModularClassifier(**QUICK).fit(x, y, sample_weight=np.zeros(len(y)))
+
+
+def test_a_class_of_one_row_is_learned_although_none_is_held_out() -> None:
+    """The held-out rows of other classes are answered best by a module that has learned nothing."""
+    generator = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], [60, 60, 1])
+    x = 3 * generator.normal(size=(3, 6))[y] + generator.normal(size=(121, 6))
+    classifier = ModularClassifier(random_state=0).fit(x, y)
+    assert not (classifier.background_.validation.y == 2).any()
+    assert classifier.predict(x[y == 2]) == 2
+    kept = [module.provenance["scores"]["validation"]["epoch"] for module in classifier.modules_]
+    assert kept[2] + 1 == classifier.modules_[2].provenance["recipe"]["epochs"]
+
+
+def test_balanced_classes_count_rows_by_their_weight(digits: Any) -> None:
+    """As if a row of weight 3 were there three times."""
+    x, y, test, _ = digits
+    weight = np.random.default_rng(0).integers(1, 4, len(y)) + 6 * (y == 1)
+    classes = np.unique(y)
+    repeated = compute_class_weight("balanced", classes=classes, y=np.repeat(y, weight))
+    factors = dict(zip(classes.tolist(), repeated.tolist(), strict=True))
+    answers = [
+        ModularClassifier(**QUICK, class_weight=given)
+        .fit(x, y, sample_weight=weight)
+        .predict_proba(test)
+        for given in ("balanced", factors)
+    ]
+    assert np.allclose(*answers, atol=1e-5)
 
 
 def test_weights_of_classes_move_the_border() -> None:

@@ -27,15 +27,16 @@ def test_all_makes_agree(pairs: list[tuple[int, int]]) -> None:
         dense[a, b] = dense[b, a] = a != b
     drawn = networkx.Graph(pairs)
     drawn.add_nodes_from(range(12))
-    ordered = networkx.Graph()
-    ordered.add_nodes_from(range(12))
-    ordered.add_edges_from(drawn.edges)
+    backwards = networkx.Graph()
+    backwards.add_nodes_from(range(11, -1, -1))
+    backwards.add_edges_from(drawn.edges)
     both = np.array([*pairs, *((b, a) for a, b in pairs)], np.int64).reshape(-1, 2)
     sources: list[Any] = [
         pairs,
         both,
         torch.from_numpy(both.T.copy()),
-        ordered,
+        drawn,  # whose nodes are in the order of the pairs
+        backwards,
         sp.coo_array(dense),
         sp.csr_matrix(dense + np.eye(12)),
         SimpleNamespace(edge_index=torch.from_numpy(both.T.copy()), num_nodes=12),
@@ -119,6 +120,11 @@ def test_sizes_and_settings_are_checked() -> None:
     assert read_graph([(0, 0)]).size == 1
     with pytest.raises(DataError, match="there are 2 nodes"):
         read_graph([(0, 5)], size=2)
+    pair = networkx.Graph([("b", "a")])  # names: the nodes are in networkx' order
+    for source in (sp.eye_array(2), pair, read_graph(pair)):
+        assert read_graph(source, size=2).size == 2
+        with pytest.raises(DataError, match="size is 3, but"):
+            read_graph(source, size=3)
     with pytest.raises(RecipeError, match="component"):
         read_graph([(0, 1)], component="some")
     with pytest.raises(LimitError, match="numbers"):

@@ -114,6 +114,19 @@ class Wrapped(nn.Module):
         return self.form(self.layer(x))
 
 
+def test_outputs_of_a_plain_network_have_the_names_of_the_split(split: Split) -> None:
+    """Where classes are called by numbers, too: "1" is not the output of that number."""
+    network = initialise(lambda shape, outputs: nn.Linear(6, outputs), (6,), 4, 0)
+    named = Split(split.x, split.y, ("2", "3", "1", "0"))
+    seen = evaluate(network, named, ["1"])
+    assert (seen.catalogue, seen.rewarded) == (("2", "3", "1", "0"), ("1",))
+    z = logits_of(network, split.x)
+    assert seen.accuracy == measure.rewarded_accuracy(z, split.y, [2])
+    assert seen.entropy == measure.nonrewarded_entropy(z, split.y, [2])
+    fewer = evaluate(network, Split(split.x, split.y, ("2", "3", "1")))
+    assert fewer.catalogue == ("0", "1", "2", "3")
+
+
 def test_a_network_that_answers_with_logits_among_other_things(split: Split) -> None:
     forms = (lambda z: {"logits": z, "hidden": 0}, lambda z: SimpleNamespace(logits=z))
     for network in map(Wrapped, forms):

@@ -74,6 +74,18 @@ def test_the_checkpoint_is_the_best_or_the_last(select, kept):
     assert progress.best[0]["accuracy"] == ACCURACY[kept[-1]][0]
 
 
+@pytest.mark.parametrize("select", ["accuracy", "loss", "last"])
+def test_without_an_accuracy_the_last_epoch_is_kept(select):
+    """No validation sample is of the module's own classes: the others cannot tell what it learned.
+
+    Their loss rises from the first epoch on, as of a module that begins with uniform answers.
+    """
+    engine = Playback([[NAN]] * 5, [[1.0], [1.1], [1.2], [1.3], [1.4]])
+    progress = play(engine, 5, select=select, patience=2)
+    assert engine.kept == [[0]] * 5
+    assert progress.best[0]["epoch"] == 4
+
+
 def test_patience_stops_one_module_and_leaves_the_others():
     loss = [[1.0, 5.0], [2.0, 4.0], [2.0, 3.0], [0.1, 2.0], [0.1, 1.0]]
     engine = Playback([[0.5, 0.5]] * 5, loss)

@@ -1,5 +1,7 @@
 """What a call of train asks for, before anything is trained."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -58,3 +60,16 @@ def test_without_validation_samples_nothing_is_trained():
     data = ia.load_data("digits", validation=0)
     with pytest.raises(DataError, match="load it with validation above 0"):
         plan_of(data)
+
+
+def test_a_module_that_no_validation_sample_can_judge_is_told_before_training(small_data):
+    """Its loss would be nan, as if it had diverged."""
+    first, *rest = small_data.catalogue
+    data = dataclasses.replace(small_data, validation=small_data.validation.select([1, 2, 3]))
+    for objective in ("xe", "smoothing(0.2)"):
+        settings = {"objective": objective, "epochs": 1, "progress": False}
+        with pytest.raises(DataError, match=f"module '{first}', so that none of its epochs"):
+            ia.train(data, model="mlp(6)", **settings)
+        alone = {"model": "mlp(6)", "partition": [[name] for name in rest]}
+        assert len(ia.train(data, **alone, **settings)) == len(rest)
+    plan_of(data)  # maximum entropy is judged by all others

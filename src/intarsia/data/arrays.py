@@ -1,5 +1,6 @@
 """Arrays on their way in: inputs and labels of any make, checked and brought to one form."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -12,7 +13,9 @@ import numpy as np
 import torch
 
 from intarsia.data.sources.budget import check_entries, file_size
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, DataWarning, nearest
+
+VALIDATION = ("val", "valid", "validation")  # what others call the part
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,8 +371,21 @@ def from_mapping(
                 f"{where} has no array {key!r} (it has {', '.join(map(str, arrays)) or 'none'}); "
                 "expected x_train, y_train and, if there is a test part, x_test, y_test; or x, y"
             )
+    _warn_of_validation(arrays, where)
     test = (arrays.get("x_test"), arrays.get("y_test"))
     return as_raw(where, arrays[x], arrays[y], *test, arrays.get("classes"), missing=missing)
+
+
+def _warn_of_validation(arrays: Mapping[str, Any], where: str) -> None:
+    """Rows that someone held out would be replaced by others without a word."""
+    for name in VALIDATION:
+        if f"y_{name}" in arrays:
+            warnings.warn(
+                f"{where}: not read: x_{name}, y_{name}; validation rows are cut from the training "
+                "part, as many as validation= says",
+                DataWarning,
+                stacklevel=3,
+            )
 
 
 def _groups_key(arrays: Mapping[str, Any], where: str, groups: str | int) -> str:

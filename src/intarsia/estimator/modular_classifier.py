@@ -356,8 +356,11 @@ class ModularClassifier(ClassifierMixin, BaseEstimator):
         rows, labels, weight = rows[counts], labels[counts], weight[counts]
         if self.class_weight is not None:
             names = np.unique(labels)
+            places = index_of(labels, names)
             factors = compute_class_weight(self.class_weight, classes=names, y=labels)
-            weight = weight * factors[index_of(labels, names)]
+            if isinstance(self.class_weight, str):  # balanced: a row counts by its weight
+                factors = weight.sum() / (len(names) * np.bincount(places, weight))
+            weight = weight * factors[places]
         return rows, labels, weight / weight.mean()
 
     def _start(

@@ -107,15 +107,21 @@ def read_graph(
 
     Edge lists, as pairs, as an array of E x 2 or as a file of two columns, name each edge once or
     twice; an .npz has them as `edges`. Nodes are numbered from 0; `size` says how many there are,
-    where some have no edge. Self-loops, which change nothing in D - A, and repeated edges are
-    dropped. A matrix, a tensor or a networkx graph whose edges have directions is refused unless
-    `directed` allows to forget them; weights other than 1 are refused unless `weighted` does.
-    Further columns of a file are not read; there is a warning where they look like weights.
-    `component` may keep the largest alone.
+    where some have no edge, and is checked where the source says so itself. Nodes of networkx are
+    taken by their numbers where they are 0 to N - 1, else in its order. Self-loops, which change
+    nothing in D - A, and repeated edges are dropped. A matrix, a tensor or a networkx graph whose
+    edges have directions is refused unless `directed` allows to forget them; weights other than 1
+    are refused unless `weighted` does. Further columns of a file are not read; there is a warning
+    where they look like weights. `component` may keep the largest alone.
     """
     if component not in COMPONENTS:
         raise RecipeError(f"component is {shortened(component)}: use 'largest' or 'all'")
     graph = source if isinstance(source, Graph) else _read(source, size, directed, weighted)
+    if size is not None and graph.size != size:
+        raise DataError(
+            f"size is {shortened(size)}, but the {type(source).__name__} has {graph.size} nodes: "
+            "leave size out, or give it a graph with nodes that have no edge"
+        )
     return graph.largest_component() if component == "largest" else graph
 
 
@@ -202,7 +208,9 @@ def _from_networkx(source: Any, directed: bool, weighted: bool) -> Graph:
     weight = "weight" if any("weight" in own for *_, own in source.edges(data=True)) else None
     if source.is_multigraph() and weight is None:
         source = networkx.DiGraph(source) if source.is_directed() else networkx.Graph(source)
-    matrix = networkx.to_scipy_sparse_array(source, weight=weight, dtype=np.float64)
+    numbers = range(len(source))
+    order = numbers if set(source) == set(numbers) else None  # it has them as they were added
+    matrix = networkx.to_scipy_sparse_array(source, order, np.float64, weight)
     return _from_matrix(matrix, directed, weighted)
 
 

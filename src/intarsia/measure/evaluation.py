@@ -125,8 +125,9 @@ def evaluate(
     The classes of a split of a Data are matched with the model's by name. `rewarded` (class names
     or indices) defaults to the model's own, or to all classes. A network
     that is not intarsia's gets the raw inputs as float32 and temperature 1; put it in a Classifier
-    to scale them. With `flips` its logits are the mean of those for a picture and for its mirror
-    image.
+    to scale them. Its outputs are the split's classes, in their order, or have numbers for names
+    where the split has none, fewer or more. With `flips` its logits are the mean of those for a
+    picture and for its mirror image.
 
     `unknown` are samples of classes that the catalogue has not, such as those of other data, in a
     shape that the model reads; their labels are not looked at. The result's `unknown` says how
@@ -152,7 +153,7 @@ def evaluate(
         split = split.over(model.catalogue)
     logits = _logits(model, split.x, batch, flips)
     others = None if unknown is None else _unknown_logits(model, unknown, batch, flips)
-    return evaluate_logits(logits, split.y, model, rewarded, others)
+    return evaluate_logits(logits, split.y, model, rewarded, others, split.catalogue)
 
 
 def evaluate_logits(
@@ -161,18 +162,23 @@ def evaluate_logits(
     model: nn.Module | Module | None = None,
     rewarded: Sequence[str | int] | None = None,
     unknown: Tensor | None = None,
+    catalogue: Sequence[str] | None = None,
 ) -> Evaluation:
     """What `evaluate` measures, from logits N x C that were computed before.
 
-    Catalogue, temperature and, where they are not given, rewarded classes are the model's.
-    `unknown` are the logits of samples of unknown classes.
+    Catalogue, temperature and, where they are not given, rewarded classes are the model's. Where it
+    is not intarsia's, `catalogue` names the classes, if it has C of them. `unknown` are the logits
+    of samples of unknown classes.
     """
-    catalogue = tuple(map(str, range(logits.shape[1])))
+    if catalogue is None or len(catalogue) != logits.shape[1]:
+        catalogue = tuple(map(str, range(logits.shape[1])))
+    catalogue = tuple(catalogue)
     own, temperature = catalogue, 1.0
     if isinstance(model, Module | Predicting):
         catalogue, own, temperature = model.catalogue, model.rewarded, model.temperature
     indices = [_index(c, catalogue) for c in (own if rewarded is None else rewarded)]
-    known = torch.isin(labels, torch.tensor(indices, dtype=labels.dtype, device=labels.device))
+    places = torch.tensor(indices, dtype=labels.dtype, device=logits.device)
+    known = torch.isin(labels.to(logits.device), places)
     return Evaluation(
         accuracy=rewarded_accuracy(logits, labels, indices),
         entropy=nonrewarded_entropy(logits, labels, indices, temperature),

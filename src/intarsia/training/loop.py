@@ -111,15 +111,20 @@ def _judge(progress: RoundProgress, k: int, scores: Scores, recipe: Recipe) -> b
     keep = best is None or _key(now, recipe) >= _key(best, recipe)
     if keep:
         progress.best[k] = now | {"epoch": progress.epoch}
-    progress.stale[k] = 0 if now["loss"] < progress.lowest[k] else progress.stale[k] + 1
+    better = now["loss"] < progress.lowest[k] or math.isnan(now["accuracy"])
+    progress.stale[k] = 0 if better else progress.stale[k] + 1
     progress.lowest[k] = min(progress.lowest[k], now["loss"])
     progress.stopped[k] = recipe.patience is not None and progress.stale[k] >= recipe.patience
     return keep
 
 
 def _key(scores: dict[str, float], recipe: Recipe) -> tuple[float, ...]:
-    """What a checkpoint is chosen by; equal accuracies go by loss, `last` keeps every epoch."""
-    if recipe.select == "last":
+    """What a checkpoint is chosen by; equal accuracies go by loss, `last` keeps every epoch.
+
+    So does a module without a validation sample of its own classes: what the others ask for, a
+    network that has learned nothing answers best.
+    """
+    if recipe.select == "last" or math.isnan(scores["accuracy"]):
         return ()
     if recipe.select == "loss":
         return (-scores["loss"],)

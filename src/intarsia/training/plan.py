@@ -95,6 +95,7 @@ class TrainingPlan:
                 "training needs validation samples, to choose checkpoints and to see divergence; "
                 f"{loaded.name!r} has none: load it with validation above 0"
             )
+        _check_validation(given, loaded)
         plan = cls(resolved, factory, loaded, given, tasks is not None, weight, pretrained)
         plan.check_base()
         return plan
@@ -349,6 +350,19 @@ def _check_scaling(recipe: Recipe, data: Data) -> None:
             "module: load the data with scale_on='public' and a public set, or with scale='none'; "
             "or with scale_on='train', if all who train modules agreed on these numbers"
         )
+
+
+def _check_validation(tasks: Sequence[Task], data: Data) -> None:
+    """A loss over no sample would be taken for one that diverged."""
+    there = set(data.validation.y.unique().tolist())
+    for task in tasks:
+        if not there & (task.labels - set(task.hidden)):
+            raise DataError(
+                f"no validation sample of {data.name!r} is of a class that the objective shows "
+                f"module {task.name!r}, so that none of its epochs can be judged: give the classes "
+                f"{', '.join(task.rewarded)} validation samples, or leave the module out of the "
+                "partition"
+            )
 
 
 def _check_visibility(recipe: Recipe, tasks: Sequence[Task]) -> None:

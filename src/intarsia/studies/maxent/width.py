@@ -116,14 +116,14 @@ def verdict(findings: Findings) -> Verdict:
         where = f"on {titled(data)} {imp_label(imp)}"
         ends = listed([f"{Spread.of(v)} with {units}" for units, v in own.items()])
         chance = 1 / modules_in(cells)  # were the classes equally frequent
-        short, more = _by_width(own, chance, sure.get((data, imp)))
+        surely = sure.get((data, imp))
+        short, more = _by_width(own, chance, surely)
         lines.append(f"{where}, the accuracy of the sum {short}")
         means = {str(units): fmean(values) for units, values in own.items()}
-        narrow, *_, wide = means.values()
         claims.append(
             Claim(
                 f"{capital(where)}, the accuracy of the sum of all modules {short} ({more}).",
-                holds=wide > narrow,
+                holds=_helps(own, chance, surely),
                 evidence=means,
                 n=min(map(len, own.values())),
                 details=[f"{capital(where)}, accuracy of the sum: {ends} hidden units."],
@@ -158,13 +158,29 @@ def _surely_wider(places: Mapping[Any, Mapping[int, Sequence[float]]]) -> dict[A
     }
 
 
+def _helps(own: Mapping[int, Sequence[float]], chance: float, sure: bool | None) -> bool | None:
+    """Whether the widest is above the narrowest; None where only the test does not say so.
+
+    Near chance no width helps. `sure` is None where too few seeds are there to test.
+    """
+    narrow, *_, wide = map(fmean, own.values())
+    if wide <= narrow or _near_chance(own, chance):
+        return False
+    return None if sure is False else True
+
+
+def _near_chance(own: Mapping[int, Sequence[float]], chance: float) -> bool:
+    """Whether the mean of every width is."""
+    return all(abs(fmean(values) - chance) < CHANCE for values in own.values())
+
+
 def _by_width(
     own: Mapping[int, Sequence[float]], chance: float, sure: bool | None
 ) -> tuple[str, str]:
     """Whether wider is better, and more on it; `sure` is None where too few are there to test."""
     means = {units: fmean(values) for units, values in own.items()}
     low, high = min(means.values()), max(means.values())
-    if max(high - chance, chance - low) < CHANCE:
+    if _near_chance(own, chance):
         return "stays near chance at every width", f"{low:.3f} to {high:.3f}, chance {chance:.3f}"
     rises = [b > a for a, b in pairwise(means.values())]
     narrow, *_, wide = means
