@@ -33,6 +33,14 @@ def test_labels_are_matched_by_name() -> None:
         named.over(("a", "b"))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_labels_of_any_whole_number_are_matched_by_name(dtype: torch.dtype) -> None:
+    y = torch.tensor([1, 0, 1])
+    narrow = Split(torch.zeros(3, 2), y.to(dtype), ("a", "b"))
+    assert narrow.labels_in(("b", "c", "a")).tolist() == [0, 2, 0]
+    assert narrow.over(("b", "c", "a")).y.dtype == torch.int64
+
+
 def test_splits_of_data_know_their_classes() -> None:
     data = Data.build("a", ("x", "y"), *(split(8, i) for i in range(3)), "standard")
     for part in (data.train, data.validation, data.test, subsample(data.test, 3)):

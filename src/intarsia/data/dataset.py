@@ -13,13 +13,15 @@ from intarsia.encoders import Encoder
 from intarsia.errors import DataError, shortened
 from intarsia.files import digest_of
 
+SMALLER = (torch.uint8, torch.int8, torch.int16, torch.int32)  # than int64, of whole numbers
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Raw inputs and labels.
 
     x: N x *shape; images channel-first, tables float32 (N, D), or int64 if their scaling is none.
-    y: int64 (N), indices into the catalogue.
+    y: int64 (N), indices into the catalogue; other whole numbers become int64.
     catalogue: what the labels are called; a split of a Data has it. Without it labels are indices
     into the catalogue of whatever is measured.
     columns: the names of the features, where a table of a Data has them.
@@ -29,6 +31,11 @@ class Split:
     y: torch.Tensor
     catalogue: tuple[str, ...] | None = None
     columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.y, torch.Tensor) and self.y.dtype in SMALLER:
+            # torch indexes by int64 alone, and takes bytes for a mask
+            object.__setattr__(self, "y", self.y.to(torch.int64))
 
     def __len__(self) -> int:
         return len(self.y)
