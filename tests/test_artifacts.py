@@ -50,7 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "archive.json").write_text("{}")
     (folder / "recipe.yaml").write_text("data: digits\n")
     (folder / "merge.yaml").write_text("models: [bank]\n")
+    (folder / "unfinished.yaml").write_text("merge_method: ties\n")
     (folder / "letter.txt").write_text("Dear reader")
+    (folder / "table.csv").write_text("one,kind\n1,a\n2,b\n")
+    for picture in ("cat/1.png", "dog/2.JPG"):
+        (folder / "pictures" / picture).parent.mkdir(parents=True)
+        (folder / "pictures" / picture).touch()
+        (folder / "split" / "train" / picture).parent.mkdir(parents=True)
+        (folder / "split" / "train" / picture).touch()
+    (folder / "notes" / "figures").mkdir(parents=True)
+    (folder / "notes" / "figures" / "1.png").touch()
     (folder / "bert").mkdir()
     (folder / "bert" / "config.json").write_text('{"model_type": "bert"}')
     (folder / "adapter").mkdir()
@@ -70,7 +79,12 @@ KINDS = {
     "archive.json": Kind.ARCHIVE,
     "recipe.yaml": Kind.RECIPE,
     "merge.yaml": Kind.MERGE_RECIPE,
+    "unfinished.yaml": Kind.MERGE_RECIPE,
     "letter.txt": Kind.OTHER,
+    "table.csv": Kind.DATA,
+    "pictures": Kind.DATA,
+    "split": Kind.DATA,
+    "notes": Kind.OTHER,
     "bert": Kind.FOREIGN,
     "adapter": Kind.ADAPTER,
     ".": Kind.OTHER,
@@ -131,6 +145,8 @@ def test_a_saved_classifier_opens_as_its_composition(tmp_path: Path) -> None:
         ("recipe.yaml", "`intarsia train`"),
         ("merge.yaml", "`intarsia compose`"),
         ("letter.txt", "is not a safetensors file"),
+        ("table.csv", "it is data: `intarsia train"),
+        ("pictures", "it is data: `intarsia train"),
         ("nowhere", "no such file"),
         ("bert", "Module.of makes a module of its network"),
         ("adapter", "an adapter in peft's files: .*Module.from_adapter"),

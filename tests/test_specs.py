@@ -95,6 +95,7 @@ def test_call_fills_in_what_is_given(things):
         ("plain(1)", "at most 0 arguments .none., got 1"),
         ("plain(1, 2)", "at most 0 arguments .none., got 2"),
         ("pair", "needs left"),
+        ("pair(left=high)", "'high' is a text, which has to be in quotes"),
         ("pair(open('x'))", "cannot read the thing"),
         ("pair({[1]: 2})", "cannot read the thing"),
         ("pair(1", "cannot read the thing"),

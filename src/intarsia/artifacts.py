@@ -22,7 +22,9 @@ from intarsia.data import (
     load_data,
     options_for,
 )
-from intarsia.errors import DataError, FileError, nearest
+from intarsia.data.load import ENDINGS
+from intarsia.data.sources.image_folders import holds_images
+from intarsia.errors import DataError, FileError, comma_separated, nearest
 from intarsia.files import is_no_file
 from intarsia.limits import account, current
 from intarsia.models import Model
@@ -60,6 +62,7 @@ class Kind(Enum):
     ARCHIVE = "JSON, as the archive of a study: `intarsia report` and `intarsia study` show those"
     RECIPE = "a training recipe: `intarsia train` makes modules of it"
     MERGE_RECIPE = "a merge recipe: `intarsia compose` makes a composition of it"
+    DATA = "data: `intarsia train OUT --data` makes modules of it"
     OTHER = "not a file or folder of intarsia"
 
 
@@ -86,14 +89,18 @@ def kind_of(path: Path) -> Kind:
     """
     if os.path.isdir(path):
         there = (name for name in MARKERS if os.path.exists(path / name))
-        kind = next((MARKERS[name] for name in there), Kind.OTHER)
+        unmarked = Kind.DATA if holds_images(path) else Kind.OTHER
+        kind = next((MARKERS[name] for name in there), unmarked)
         return Kind.FOREIGN if kind is Kind.PRETRAINED and _is_foreign(path) else kind
     if is_no_file(path):
         return Kind.OTHER  # never opened: a pipe would keep us waiting
+    if os.path.isfile(path) and path.suffix.lower() in ENDINGS:
+        return Kind.DATA
     if (stated := str(header_of(path).get("format"))) in FORMATS:
         return FORMATS[stated]
     if is_recipe(path):
-        merges = os.path.isfile(path) and "models" in read_settings(path)
+        settings = read_settings(path) if os.path.isfile(path) else {}
+        merges = not {"models", "merge_method"}.isdisjoint(settings)
         return Kind.MERGE_RECIPE if merges else Kind.RECIPE
     return Kind.ARCHIVE if path.suffix == ".json" else Kind.OTHER
 
@@ -260,10 +267,10 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
     check_same_encoder(data, first.encoder)
     unknown = [label for label in data.catalogue if label not in catalogue]
     if unknown:
-        shared = ", ".join(label for label in data.catalogue if label in catalogue)
+        shared = comma_separated(label for label in data.catalogue if label in catalogue)
         raise DataError(
             f"{data.name} has the class {unknown[0]!r}, which is not in the modules' catalogue "
-            f"({', '.join(catalogue)}): "
+            f"({comma_separated(catalogue)}): "
             + (f"keep those that are, --set 'classes=[{shared}]'" if shared else "none of it is")
         )
     x, y = _rows(data, name)
@@ -274,7 +281,7 @@ def split_for(artifact: Artifact, data: Data, name: str) -> Split:
 
 def unknown_for(artifact: Artifact, source: str, options: Mapping[str, Any], name: str) -> Split:
     """A split, or all three, of data with classes of its own, loaded as in `data_for`."""
-    data = _loaded(modules_of(artifact)[0], source, options)
+    data = _loaded(modules_of(artifact)[0], source, options, "--unknown-set")
     return Split(*_rows(data, name), data.catalogue)
 
 
@@ -287,15 +294,36 @@ def labelled(artifact: Artifact, data: Data) -> Data:
     return replace(data, catalogue=catalogue, train=train, validation=validation, test=test)
 
 
-def _loaded(module: Module, source: str | None, options: Mapping[str, Any]) -> Data:
-    """The data that the source names, by default that of the module's training, as it reads it."""
+def _loaded(
+    module: Module, source: str | None, options: Mapping[str, Any], flag: str = "--set"
+) -> Data:
+    """The data that the source names, by default that of the module's training, as it reads it.
+
+    `flag` gives a shell's options of them.
+    """
     check_options(options)
     data = module.own_data(source, options)
     if data is not None:
         return data
     source = _training_data(module) if source is None else source
     encoder = {} if module.encoder is None else {"features": module.encoder}
-    data = load_data(source, **{**options_for(source, module.provenance), **encoder, **options})
+    learned = {
+        key: value
+        for key, value in options_for(source, module.provenance).items()
+        if key not in options
+    }
+    try:
+        data = load_data(source, **{**learned, **encoder, **options})
+    except DataError as error:
+        dropped = learned.get("drop", [])
+        names = [dropped] if isinstance(dropped, str | int) else dropped
+        said = str(error)
+        if source == _source_of(module) or not any(repr(name) in said for name in names):
+            raise
+        raise DataError(
+            f"{said}; it is read as the training data was, with drop={dropped!r}: give others "
+            f"for it, as in {flag} drop=null"
+        ) from None
     check_columns(data, module.columns)
     return data
 
@@ -313,7 +341,7 @@ def _rows(data: Data, name: str) -> tuple[Tensor, Tensor]:
 
 def _training_data(module: Module) -> str:
     """The name or path of the data that a module was trained on, where it can still be loaded."""
-    source = _mapping(module.provenance.get("recipe")).get("data")
+    source = _source_of(module)
     if not source or not isinstance(source, str):
         raise DataError("the file does not say what it was trained on: name the data with --data")
     if source not in DATASETS and not os.path.exists(source):
@@ -322,6 +350,11 @@ def _training_data(module: Module) -> str:
             "give it with --data, as a file .npz, .csv or .parquet, or a folder of images"
         )
     return source
+
+
+def _source_of(module: Module) -> Any:
+    """What a module's recipe calls its data, if it says so."""
+    return _mapping(module.provenance.get("recipe")).get("data")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

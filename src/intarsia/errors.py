@@ -90,7 +90,12 @@ def nearest(word: Any, known: Iterable[str]) -> str:
     if not known:
         return "there are none"
     more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
-    return f"known: {', '.join(known[:MOST])}{more}"
+    return f"known: {comma_separated(known[:MOST])}{more}"
+
+
+def comma_separated(words: Iterable[str]) -> str:
+    """Words parted by commas; one that has a comma of its own is in quotes, as commands take it."""
+    return ", ".join(f'"{word}"' if "," in word else word for word in words)
 
 
 def shortened(value: Any) -> str:

@@ -274,6 +274,8 @@ def _value(node: ast.expr) -> Any:
     """A literal in Python's grammar; true and false as YAML has them, too."""
     if isinstance(node, ast.Name) and node.id in ("true", "false"):
         return node.id == "true"
+    if isinstance(node, ast.Name):
+        raise RecipeError(f"{shortened(node.id)} is a text, which has to be in quotes")
     return parse_literal(node)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -62,6 +63,13 @@ def test_train_reports_what_its_folder_holds(trained: tuple[Path, dict[str, Any]
     assert result["ceiling"] == math.log(10)
     assert result["engine"] == bank.report["engine"]
     assert result["diverged"] == []
+
+
+def test_one_module_is_counted_as_one(tmp_path: Path) -> None:
+    one = ["--partition", "0", "--epochs", 1, "--model", "mlp(8)"]
+    printed = call("train", tmp_path / "out", "--data", "digits", *one).stdout
+    assert "1 module:" in printed
+    assert "deviation" not in printed
 
 
 def test_train_again_reads_the_finished_folder(trained: tuple[Path, dict[str, Any]]) -> None:
@@ -299,6 +307,18 @@ def test_export_writes_tensors_and_onnx(
     assert (result["kind"], result["inputs"]) == ("onnx", "raw float32, N x 1 x 8 x 8")
     assert "N x 1 x 8 x 8" in call("export", path, "-o", tmp_path / "three.onnx").stdout
     assert (tmp_path / "three.onnx").read_bytes() == b"onnx"
+
+
+@pytest.mark.parametrize("name", ["whole.safetensors", "bank.json", "3-s0.safetensors"])
+def test_export_writes_over_nothing_that_it_would_lose(
+    name: str, trained: tuple[Path, Any], merged: Path, tmp_path: Path
+) -> None:
+    bank = shutil.copytree(trained[0], tmp_path / "bank")
+    shutil.copy(merged, bank / "whole.safetensors")
+    before = {path: path.read_bytes() for path in bank.iterdir() if path.is_file()}
+    words = ["export", bank / "whole.safetensors", "-o", bank / name, "--format", "safetensors"]
+    assert "give another file with -o" in refusal(*words)
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_evaluate_can_abstain(merged: Path, trained: tuple[Path, Any]) -> None:
@@ -740,6 +760,14 @@ def test_wrong_usage_is_exit_code_2() -> None:
     call("compose", "modules", code=2)  # -o is missing
     said = call("compose", "a.yaml", "b", "-o", "x", code=2).stderr
     assert "a recipe names its models itself" in said
+
+
+def test_the_recipe_of_another_verb_is_told(tmp_path: Path) -> None:
+    merge, training = tmp_path / "merge.yaml", tmp_path / "recipe.yaml"
+    merge.write_text("merge_method: ties\nmodels: [modules]\n")
+    training.write_text("data: digits\nbalance: 0.5\n")
+    assert "`intarsia compose`" in refusal("train", merge, tmp_path / "out")
+    assert "`intarsia train`" in refusal("compose", training, "-o", tmp_path / "out")
 
 
 def test_stopping_says_that_the_same_command_resumes(

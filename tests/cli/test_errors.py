@@ -103,6 +103,30 @@ def test_whoever_stops_reading_sees_no_traceback() -> None:
     assert running.returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("words", [["operators"], ["operators", "--json"], ["--help"]])
+def test_a_full_disk_is_one_line(words: list[str]) -> None:
+    command = [sys.executable, "-m", "intarsia", *words]
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1
+    assert run.stderr.startswith("error: ")
+    assert run.stderr.count("\n") == 1
+
+
+def test_ctrl_c_while_it_ends_shows_no_traceback() -> None:
+    script = (
+        "import atexit, os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "import sys; sys.argv = ['intarsia', '--version']\n"
+        "from intarsia.cli.app import main; main()"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.stdout.startswith("intarsia ")
+    assert run.stderr == ""
+
+
 def test_stopping_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

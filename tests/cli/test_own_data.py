@@ -1,6 +1,7 @@
 """A user's own data and networks on the command line, from training to the report."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,59 @@ def test_a_latin_1_table_is_read_with_a_note(tmp_path: Path) -> None:
     assert "was read as latin-1" in run.stderr
     quiet = call("data", path, "--target", "kind", "--set", "encoding=latin-1")
     assert quiet.stderr == ""
+
+
+def test_what_a_message_lists_is_what_an_option_takes(trained: Path, tmp_path: Path) -> None:
+    said = refusal("evaluate", trained, "--rewarded", "a, b")
+    listed = said.partition("known: ")[2].replace("C++", "'C++'")
+    result = answer("evaluate", trained, "--rewarded", listed)
+    assert sorted(result["models"]["C"]["rewarded"]) == sorted(NAMES)
+    whole = tmp_path / "whole.safetensors"
+    assert '"a, b"' in call("compose", trained, "-o", whole).stdout
+    more = table(tmp_path / "more.csv", ("a, b", "C", "new"))
+    said = refusal("evaluate", whole, "--data", more)
+    words = shlex.split(said[said.index("--set") :])
+    assert answer("evaluate", whole, "--data", more, *words)["models"]
+
+
+def test_advice_on_columns_can_be_typed(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = [f"x{i},it's {i},{i % 5},{'ab'[i % 2]}" for i in range(40)]
+    path.write_text("\n".join(["colour, big,its name,size,kind".replace(", ", " "), *rows]))
+    said = refusal("data", path)
+    shown = said[said.index("--set") : said.index("), or name")]
+    assert answer("data", path, *shlex.split(shown))["catalogue"] == ["a", "b"]
+
+
+def test_columns_that_only_the_training_data_had_are_explained(here: Path) -> None:
+    table(here / "own.csv")
+    words = ["--data", "own.csv", "--target", "kind", "--set", "drop=two", "--model", "mlp(8)"]
+    call("train", "bank", *words, *SHORT)
+    lines = (here / "own.csv").read_text(encoding="utf-8").splitlines()
+    other = here / "other.csv"
+    other.write_text("\n".join(line.rpartition(",")[0] for line in lines), encoding="utf-8")
+    said = refusal("evaluate", "bank", "--data", other)
+    shown = said[said.index("--set") :].split()
+    assert answer("evaluate", "bank", "--data", other, *shown)["models"]
+
+
+def test_pictures_are_not_trained_into(here: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (here / "pictures" / name).mkdir(parents=True)
+        for i in range(6):
+            pixels = rng.integers(0, 255, (4, 4), np.uint8)
+            image.fromarray(pixels).save(here / "pictures" / name / f"{i}.png")
+    before = sorted(here.rglob("*"))
+    short = ["--model", "mlp(8)", "--epochs", "1"]
+    said = call("train", "pictures", *short, code=2).stderr
+    assert "--data pictures" in said
+    refusal("train", "pictures", "--data", "pictures/", *short)
+    with pytest.raises(ia.errors.TrainingError, match="folder of the data"):
+        ia.train("pictures", out="pictures/", model="mlp(8)", epochs=1)
+    assert sorted(here.rglob("*")) == before
+    call("train", "pictures/modules", "--data", "pictures", *short)
 
 
 def test_images_and_parquet_train(here: Path) -> None:

@@ -1,5 +1,6 @@
 """`intarsia report`: pages and figures into files, and how it fails."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,10 @@ def test_what_it_refuses(words: list[str], said: str, here: Path) -> None:
 
 def test_a_folder_is_no_name_for_a_page(tmp_path: Path) -> None:
     assert "is a folder: name the page" in CLI.refusal(tmp_path, "-o", tmp_path)
+
+
+def test_a_page_does_not_take_the_place_of_what_it_shows(tmp_path: Path) -> None:
+    archive = Path(shutil.copy(ARCHIVE, tmp_path / "pairs.json"))
+    before = archive.read_bytes()
+    assert "is what is read" in CLI.refusal(archive, "-o", archive)
+    assert archive.read_bytes() == before

@@ -584,6 +584,9 @@ def test_bad_inputs_are_named(hugging_face: Any, llama: Path, tmp_path: Path) ->
         profile(hugging_face, TEXTS, precision="float8")
     with pytest.raises(DataError, match="too few for 4 windows"):
         profile(hugging_face, TEXTS, windows=4)
+    hugging_face.save_pretrained(tmp_path / "bare")  # without the files of its tokenizer
+    with pytest.raises(DataError, match=r"bare has none: .*tokenizer\.json"):
+        profile(tmp_path / "bare", ["a"])
     with pytest.raises(ModelError, match="no model at"):
         profile(tmp_path / "none.gguf", ["a"])
     with pytest.raises(ModelError, match="did you mean 'smollm2'"):

@@ -160,11 +160,33 @@ def test_networks_whose_base_is_not_given_are_told_how_to_give_it() -> None:
             "lacks the tensor '0.bias'.*leave out the 'module.' before every name",
         ),
         (network(), {"rewarded": [0]}, "must be text.*; 0 is not"),
+        (network(), {"rewarded": []}, "at least one"),
+        (network(), {"rewarded": None}, "at least one"),
+        (network(), {"catalogue": None}, "in their order"),
+        (network(), {"catalogue": 3}, "in their order"),
+        (network(), {"catalogue": {"a", "b", "c"}}, "in their order"),
+        (
+            {"model": network().state_dict(), "epoch": 3},
+            {"model": network()},
+            r"state\['model'\]",
+        ),
+        (network().half().state_dict(), {"model": network()}, r"\.to\(torch\.float32\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         ia.Module.of(given, **{"rewarded": "a", "catalogue": CATALOGUE} | settings)
+
+
+def test_one_output_more_is_none_of_these_for_a_state_dict_too() -> None:
+    whole = network()
+    about = {"rewarded": "a", "catalogue": CATALOGUE[:-1], "shape": (6,)}
+    with pytest.warns(UserWarning, match="none of these"):
+        expected = ia.Module.of(whole, **about)
+    with pytest.warns(UserWarning, match="none of these"):
+        module = ia.Module.of(whole.state_dict(), model=whole, **about)
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(module.to_module()(x), expected.to_module()(x))
 
 
 def test_a_network_that_draws_in_evaluation_mode_is_refused() -> None:

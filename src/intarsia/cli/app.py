@@ -4,6 +4,7 @@ Torch is imported by the verbs when they run, not by help. A package adds a verb
 registers it with `intarsia.cli.verbs.verb`, named by an entry point of the group `intarsia.verbs`.
 """
 
+import signal
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -43,7 +44,10 @@ def main() -> None:
             entry.load()
         except Exception as error:  # their code; all other verbs work without it
             say(f"warning: the verb {entry.name!r} of {entry.value} cannot be loaded: {error}")
-    app(prog_name="intarsia")
+    try:
+        app(prog_name="intarsia")
+    finally:  # Ctrl-C once more, while threads and files are closed, ends it without a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _version(wanted: bool) -> None:

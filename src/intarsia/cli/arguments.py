@@ -11,15 +11,17 @@ from typing import Any
 import torch
 import typer
 
-from intarsia.artifacts import is_recipe, weights_path
+from intarsia.artifacts import Kind, is_recipe, kind_of, weights_path
 from intarsia.composition.merge_recipe import MergeRecipe
 from intarsia.composition.streaming.mergekit_recipe import MergekitRecipe, is_mergekit
 from intarsia.data import DATASETS, check_options, is_path
 from intarsia.data.load import ENDINGS, known_options
 from intarsia.data.partitions import read_sets
+from intarsia.data.sources.image_folders import holds_images
 from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
 from intarsia.models import Model, copies_of
 from intarsia.models.custom.published import is_published, published
+from intarsia.modules import LISTING
 from intarsia.parsing import parse_yaml
 from intarsia.training import Recipe
 from intarsia.training.settings.recipe import CUSTOM
@@ -107,10 +109,12 @@ def import_factory(word: str | None) -> Model | None:
     return value
 
 
-def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, Path | None]:
-    """What `[RECIPE.yaml] OUT` means; a dry run needs no OUT."""
+def recipe_and_out(
+    paths: Sequence[Path], dry_run: bool, data: str | None = None
+) -> tuple[Path | None, Path | None]:
+    """What `[RECIPE.yaml] OUT` means; a dry run needs no OUT. The data, if they have a flag."""
     recipes = [is_recipe(path) for path in paths]
-    _refuse_data(paths)
+    _refuse_data(paths, unnamed=data is None and not any(recipes))
     if len(paths) == 2 and not recipes[1]:
         return paths[0], paths[1]
     if len(paths) == 1 and (dry_run or not recipes[0]):
@@ -124,12 +128,13 @@ def recipe_and_out(paths: Sequence[Path], dry_run: bool) -> tuple[Path | None, P
     raise typer.BadParameter(f"expected [RECIPE.yaml] OUT, got {given!r}")
 
 
-def _refuse_data(paths: Sequence[Path]) -> None:
+def _refuse_data(paths: Sequence[Path], unnamed: bool) -> None:
     """What is to be learned comes by --data, and not where a recipe or a folder does."""
     for place, path in enumerate(paths):
         table = path.suffix.lower() in ENDINGS and path.is_file()
+        pictures = unnamed and holds_images(path) and not (path / LISTING).exists()
         before_a_folder = place == 0 and len(paths) == 2
-        if table or (before_a_folder and (path.is_dir() or str(path) in DATASETS)):
+        if table or pictures or (before_a_folder and (path.is_dir() or str(path) in DATASETS)):
             out = paths[1] if before_a_folder else "OUT"
             raise typer.BadParameter(f"{path} is data: intarsia train {out} --data {path}")
 
@@ -153,6 +158,8 @@ def read_recipe(path: Path | None, flags: Mapping[str, Any], settings: Mapping[s
     custom = is_factory(given.get("model"))
     if custom:
         given["model"] = CUSTOM
+    if path:
+        _check_recipe(path, Kind.RECIPE)
     base = Recipe.load(path) if path else Recipe()
     recipe = Recipe.read({**base.as_dict(), **given, **settings})
     if options:
@@ -191,6 +198,7 @@ def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe
             raise typer.BadParameter(
                 "a recipe names its models itself: give it alone, or paths of modules"
             )
+        _check_recipe(paths[0], Kind.MERGE_RECIPE)
         recipe = MergeRecipe.load(paths[0])
     else:
         recipe = MergeRecipe(models=[str(weights_path(path)) for path in paths])
@@ -199,6 +207,13 @@ def merge_recipe(paths: Sequence[Path], flags: Mapping[str, Any]) -> MergeRecipe
         recipe = replace(recipe, parameters={}, base_model=None)
         given["merge_method"] = given.pop("operator")
     return replace(recipe, **given)
+
+
+def _check_recipe(path: Path, expected: Kind) -> None:
+    """Refuse the recipe of another verb."""
+    if path.is_file() and (kind := kind_of(path)) is not expected:
+        noun = expected.value.partition(":")[0]
+        raise RecipeError(f"{path}: expected {noun}, but it is {kind.value}")
 
 
 def read_list(words: str, flag: str) -> list[Any]:

@@ -288,13 +288,9 @@ def save_figure(result: Any, path: Path | None) -> None:
 
 
 def check_weights_file(path: Path, source: Path | None = None) -> None:
-    """Before anything is computed: a file of ours is no file of another kind.
-
-    Nor is it what is read, of which it holds less, or a module that a bank lists.
-    """
+    """Before anything is computed: a file of ours is no file of another kind, nor its source."""
     from intarsia.errors import FileError
-    from intarsia.files import OTHER_WEIGHTS, read_sealed
-    from intarsia.modules import LISTING
+    from intarsia.files import OTHER_WEIGHTS
 
     if path.suffix.lower() in OTHER_WEIGHTS:
         ours = path.with_suffix(".safetensors")
@@ -302,11 +298,23 @@ def check_weights_file(path: Path, source: Path | None = None) -> None:
             f"{path} would be a safetensors file under another name: give -o {ours}; `intarsia "
             "export` makes an .onnx file of it"
         )
-    if source is not None and path.resolve() == source.resolve():
+    check_keeps(path, *([] if source is None else [source]))
+
+
+def check_keeps(path: Path, *sources: Path) -> None:
+    """Refuse to write over what is read, of which a result holds less, and over a bank's files."""
+    from intarsia.errors import FileError
+    from intarsia.files import read_sealed
+    from intarsia.modules import LISTING
+
+    if path.resolve() in [source.resolve() for source in sources]:
         raise FileError(f"{path} is what is read: give another file with -o")
     listing = path.parent / LISTING
-    if listing.is_file() and path.name in [own["file"] for own in read_sealed(listing)["files"]]:
+    if not listing.is_file():
+        return
+    if path.name in [LISTING, *(own["file"] for own in read_sealed(listing)["files"])]:
+        what = "the listing" if path.name == LISTING else "a module"
         raise FileError(
-            f"{path} is a module of the bank in {path.parent}, which would lose it: give another "
+            f"{path} is {what} of the bank in {path.parent}, which would lose it: give another "
             "file with -o"
         )

@@ -13,6 +13,7 @@ from intarsia.cli.common_options import (
     SamplesChoice,
     Seed,
     Strict,
+    check_keeps,
     check_weights_file,
     name_option,
     report_health,
@@ -144,7 +145,7 @@ def compact(
         after = artifact.compact()
         assert artifact.joined is not None  # or there would be nothing to compact
         before = artifact.joined
-    check_weights_file(out, path)
+    check_weights_file(out, weights_path(path))
     after.save(out)
     result = describe(after, out)
     result["before"] = {
@@ -180,13 +181,14 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a network for those who have no intarsia: ONNX, or its tensors alone."""
-    from intarsia.artifacts import open_network
+    from intarsia.artifacts import open_network, weights_path
     from intarsia.cli.arguments import read_shape
     from intarsia.cli.describe import describe_export
     from intarsia.exports import export as write
 
     artifact = open_network(path, own.factory(path))
     raw = read_shape(shape)
+    check_keeps(out, weights_path(path))
     kind = write(artifact, out, format_, inputs, raw)
     show_result(describe_export(artifact, out, kind, inputs, raw), json, show_facts)
     report_health(artifact.health)

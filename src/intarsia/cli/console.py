@@ -12,6 +12,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from intarsia.errors import comma_separated
 from intarsia.files import plain
 
 # Orders to a terminal: of colours and cursors, of titles and links, and all others.
@@ -139,7 +140,8 @@ def plain_text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {plain_text(v)}" for k, v in value.items() if v not in (None, {}))
     if isinstance(value, list):
-        return ", ".join(map(plain_text, value))
+        names = bool(value) and all(isinstance(item, str) for item in value)
+        return comma_separated(value) if names else ", ".join(map(plain_text, value))
     if isinstance(value, float):
         return f"{value:.6g}"
     return "" if value is None else str(value)

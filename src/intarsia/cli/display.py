@@ -267,4 +267,5 @@ def _spread(values: Iterable[float | None]) -> str:
 
 def _means(rows: list[dict[str, Any]]) -> str:
     accuracy, entropy = (_spread([row[k] for row in rows]) for k in ("accuracy", "entropy"))
-    return f"{len(rows)} modules, mean ± deviation: accuracy {accuracy}, entropy {entropy}"
+    many = "1 module" if len(rows) == 1 else f"{len(rows)} modules, mean ± deviation"
+    return f"{many}: accuracy {accuracy}, entropy {entropy}"

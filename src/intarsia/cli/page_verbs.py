@@ -12,9 +12,11 @@ from intarsia.cli.common_options import (
     OwnNetwork,
     Seed,
     ServerChoice,
+    check_keeps,
     name_option,
 )
 from intarsia.cli.console import busy, note, say, show, show_json
+from intarsia.cli.study.study_options import ModuleOption, import_studies
 from intarsia.cli.verbs import verb
 
 
@@ -44,6 +46,7 @@ def report(
     study: Annotated[
         str | None, name_option(completion.STUDIES, "The study to show of a store; by default all.")
     ] = None,
+    module: ModuleOption = None,
     figures: Annotated[
         Path | None, typer.Option(help="A folder for the figures, each as a file of its own.")
     ] = None,
@@ -65,6 +68,8 @@ def report(
             f"{out}: a report is a page of HTML: name it {out.with_suffix('.html')}; --figures "
             "names a folder for figures of --formats svg, pdf or png"
         )
+    check_keeps(out, *paths)
+    import_studies(module)
     with busy("measuring what the page shows"):
         made = make(
             paths,
@@ -116,6 +121,7 @@ def studio(
     title = ", ".join(path.resolve().name for path in paths)
     say(f"reading {title} ...")  # at once: the imports below take a while
 
+    from intarsia.studies.wording import several
     from intarsia.studio.opening import open_paths
 
     server.limits()  # which may be wrong, before anything is read
@@ -124,7 +130,7 @@ def studio(
         note(remark)
     count = min(rows or len(opened.data.test), len(opened.data.test))
     samples = f"{count:,} test samples of {opened.data.name}"
-    say(f"running {len(opened.modules)} modules on {samples} ...")
+    say(f"running {several(len(opened.modules), 'module')} on {samples} ...")
     session = opened.session(rows)
 
     server.serve(session, title, json)

@@ -272,7 +272,7 @@ def train(
     from intarsia.cli.describe import describe_bank, describe_plan
     from intarsia.training import train as run
 
-    file, out = recipe_and_out(paths or [], dry_run)
+    file, out = recipe_and_out(paths or [], dry_run, options.data)
     recipe = read_recipe(file, vars(options), assignments(set_))
     model = import_factory(options.model) if is_factory(options.model) else None
     if dry_run:

@@ -1,5 +1,6 @@
 """Verbs: how a function becomes a command of `intarsia`, and how commands fail."""
 
+import errno
 import inspect
 import os
 import sys
@@ -25,6 +26,7 @@ from intarsia.errors import (
 )
 
 STOPPED = 75  # the exit code of what stopped in time and goes on: sysexits' "try again later"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 JSON = "intarsia.json"  # in a context's meta: whether errors are JSON
 # The base of all usage errors, which typer takes from click or has of its own.
 UsageError: Any = typer.BadParameter.__mro__[2]
@@ -41,12 +43,18 @@ class VerbGroup(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> Any:
         with _careful_output():
             words = sys.argv[1:] if args is None else args
-            if not _wants_json(words) or not settings.get("standalone_mode", True):
-                return super().main(args, *more, **settings)
             try:
+                if not _wants_json(words) or not settings.get("standalone_mode", True):
+                    return super().main(args, *more, **settings)
                 code = self._exit_code(args, *more, **{**settings, "standalone_mode": False})
             except BrokenPipeError:  # as of `| head`: nobody reads on
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _discard_output()
+                code = 1
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                _discard_output()
+                say(f"error: the output cannot be written: {error.strerror}; free some space")
                 code = 1
             sys.exit(code if isinstance(code, int) else 0)
 
@@ -197,6 +205,11 @@ def _with_fields(function: Callable[..., Any]) -> Callable[..., Any]:
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
+
+
+def _discard_output() -> None:
+    """Nothing more goes to stdout, nor what is still to be flushed when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

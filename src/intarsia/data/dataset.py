@@ -10,7 +10,7 @@ import torch
 
 from intarsia.data.scaling import Scaling
 from intarsia.encoders import Encoder
-from intarsia.errors import DataError, shortened
+from intarsia.errors import DataError, comma_separated, shortened
 from intarsia.files import digest_of
 
 SMALLER = (torch.uint8, torch.int8, torch.int16, torch.int32)  # than int64, of whole numbers
@@ -63,7 +63,7 @@ class Split:
             name = self.catalogue[int(self.y[strange][0])]
             raise DataError(
                 f"the split has samples of the class {name!r}, which is not in the model's "
-                f"catalogue ({shortened(', '.join(catalogue))}): leave them out, as "
+                f"catalogue ({shortened(comma_separated(catalogue))}): leave them out, as "
                 "load_data(..., classes=[...]) does, or, if the model has other names for the "
                 "same classes in the same order, give Split(x, y)"
             )

@@ -39,7 +39,10 @@ class LanguageModel:
     def encode(self, text: str) -> list[int]:
         """A text as tokens."""
         if self.tokenizer is None:
-            raise DataError("texts need a tokenizer: give tokenizer=..., or tokens")
+            raise DataError(
+                f"texts need a tokenizer, and {self.name or 'the model'} has none: put its files, "
+                "such as tokenizer.json, beside the weights, or give tokenizer=..., or tokens"
+            )
         if isinstance(self.tokenizer, LlamaTokenizer):
             return self.tokenizer.encode(text)
         return [int(token) for token in self.tokenizer(text)["input_ids"]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intarsia.errors import DataError, nearest
+from intarsia.errors import DataError, comma_separated, nearest
 from intarsia.files import plain
 from intarsia.measure.evaluation import Renderable, format_number
 
@@ -55,7 +55,7 @@ class Matrix(Renderable):
                 continue
             low, mean, high = np.nanmin(values), np.nanmean(values), np.nanmax(values)
             row, column = np.unravel_index(np.nanargmax(values), values.shape)
-            where = Text(f"{self.names[row]}, {self.names[column]}")
+            where = Text(comma_separated((self.names[row], self.names[column])))
             table.add_row(name.replace("_", " "), *map(format_number, (low, mean, high)), where)
         return Group(table, *self._square())
 

@@ -1,7 +1,8 @@
 """Adoption: what a module needs to know of a network that was trained elsewhere."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def fields_of(
     model: Model | nn.Module | None,
 ) -> dict[str, Any]:
     """The arguments of a Module, see `Module.of`."""
-    classes = (rewarded,) if isinstance(rewarded, str) else tuple(rewarded)
+    classes = _classes(rewarded, catalogue)
     holder = network if isinstance(network, nn.Module) else model
     state, model = _state_and_model(network, model)
     inputs = _shape(network, state) if shape is None else tuple(shape)
@@ -44,6 +45,8 @@ def fields_of(
     architecture = Architecture.of(model, inputs, outputs)
     factory = model if architecture.model is None else None
     seen = _head_size(state, architecture, factory) or outputs
+    if seen == outputs + 1:
+        architecture = Architecture.of(model, inputs, seen)
     if seen not in (len(catalogue), len(catalogue) + 1):
         raise ModelError(
             f"the network has {seen} outputs for a catalogue of {len(catalogue)} classes: give "
@@ -80,6 +83,23 @@ def fields_of(
         if entry.learned and key in state and state[key].shape == entry.shape
     }
     return fields | {"base": fitted, "origin": fitted.digest, "mask": mask}
+
+
+def _classes(rewarded: Any, catalogue: Any) -> tuple[str, ...]:
+    """The rewarded classes, of a catalogue that has an order."""
+    if isinstance(catalogue, AbstractSet) or not isinstance(catalogue, Iterable):
+        raise ModelError(
+            f"the catalogue is {shortened(catalogue)}: expected the classes of the outputs, in "
+            'their order, as in ["cat", "dog"]'
+        )
+    if isinstance(rewarded, str):
+        return (rewarded,)
+    if not isinstance(rewarded, Iterable) or not (classes := tuple(rewarded)):
+        raise ModelError(
+            f"rewarded is {shortened(rewarded)}: expected classes of the catalogue, at least one, "
+            f"as in [{shortened(next(iter(catalogue), 'cat'))}]"
+        )
+    return classes
 
 
 def with_adapter(
@@ -131,8 +151,11 @@ def _state_and_model(
     state = {}
     for key, tensor in given.items():
         if not isinstance(tensor, Tensor):
+            inside = isinstance(tensor, Mapping)
+            advice = f": give what it has there, state[{shortened(key)}]" if inside else ""
             raise ModelError(
                 f"the state dict has {shortened(key)}, a {type(tensor).__name__}: expected tensors"
+                + advice
             )
         if is_lazy(tensor):
             raise ModelError(

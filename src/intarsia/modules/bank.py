@@ -18,6 +18,7 @@ from intarsia.errors import (
     FileWarning,
     RecipeError,
     VersionError,
+    comma_separated,
     nearest,
     shortened,
 )
@@ -105,7 +106,7 @@ class Bank:
         return self._modules[key]
 
     def __repr__(self) -> str:
-        return f"Bank({', '.join(self.names)})"
+        return f"Bank({comma_separated(self.names)})"
 
     @property
     def file_names(self) -> list[str]:

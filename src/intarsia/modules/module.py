@@ -398,9 +398,10 @@ def _check_tensors(
     for name, entry in plan.items():
         seen = (tuple(state[name].shape), state[name].dtype)
         if seen != (entry.shape, entry.dtype):
+            advice = f": convert it by .to({entry.dtype})" if seen[0] == entry.shape else ""
             raise ModelError(
                 f"module {shortened(module)}: tensor {name!r} is {seen[0]} {seen[1]}, "
-                f"its model needs {entry.shape} {entry.dtype}"
+                f"its model needs {entry.shape} {entry.dtype}{advice}"
             )
         if not is_finite(state[name]):
             raise ModelError(

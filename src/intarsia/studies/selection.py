@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from intarsia.errors import DataError, FileError, IntarsiaError, StudyError, nearest, shortened
@@ -80,6 +81,16 @@ def load_module(source: str) -> None:
         module = import_module(path.stem if path.is_file() else source)
     except (ImportError, SyntaxError) as error:
         raise StudyError(f"--module {source}: cannot be imported: {error}") from error
+    except IntarsiaError:
+        raise
+    except Exception as error:  # it is the user's code that fails
+        frames = extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if Path(frame.filename).resolve() == path.resolve()]
+        place = (theirs or frames)[-1]
+        raise StudyError(
+            f"--module {source}: importing it fails in line {place.lineno} of "
+            f"{Path(place.filename).name}: {type(error).__name__}: {error}"
+        ) from error
     if path.is_file() and Path(module.__file__ or "").resolve() != path.resolve():
         raise StudyError(
             f"--module {source}: another module is called {path.stem!r}: rename the file"

@@ -109,7 +109,10 @@ def register(study: Study) -> Study:
 def find_study(name: str) -> Study:
     """The study of this name: one of intarsia's, or one that was registered."""
     if name not in STUDIES:
-        raise StudyError(f"there is no study {name!r}: {nearest(name, STUDIES)}")
+        raise StudyError(
+            f"there is no study {name!r} (one of your own is known once its file is imported, in a "
+            f"shell by --module): {nearest(name, STUDIES)}"
+        )
     study: Study = STUDIES[name]
     return study
 

@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from intarsia.data import is_path
 from intarsia.errors import (
     DamagedError,
     FileError,
@@ -73,6 +74,11 @@ class RunFolder:
         progress = self.path / PROGRESS
         if self.path.is_file():
             raise TrainingError(f"cannot write to {self.path}: it is a file; name a folder")
+        source = self.plan.recipe.data
+        if source and is_path(source) and self.path.resolve() == Path(source).resolve():
+            raise TrainingError(
+                f"{self.path} is the folder of the data: name another one for the modules"
+            )
         try:
             self.lock = _locked(progress / "lock")
         except FileError as error:

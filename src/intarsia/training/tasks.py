@@ -11,7 +11,7 @@ from torch import Tensor
 
 from intarsia.data import Data, partition, set_name
 from intarsia.data.negatives import amount_of, read_negatives
-from intarsia.errors import RecipeError
+from intarsia.errors import RecipeError, comma_separated
 from intarsia.files import stream
 from intarsia.objectives import VISIBILITIES, Objective, objective, visible_labels
 from intarsia.training.settings.batches import Batches, read_batches
@@ -174,7 +174,7 @@ def check_tasks(tasks: Sequence[Task], data: Data) -> None:
             if not 0 <= index < data.classes or data.catalogue[index] != name:
                 raise RecipeError(
                     f"task {task.name!r} rewards {name!r} as number {index}, which is not in the "
-                    f"catalogue: {', '.join(data.catalogue)}"
+                    f"catalogue: {comma_separated(data.catalogue)}"
                 )
         if not task.rewarded or len(task.indices) != len(task.rewarded):
             raise RecipeError(f"task {task.name!r} needs one index for each of its classes")

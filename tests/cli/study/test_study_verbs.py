@@ -130,6 +130,7 @@ def test_dry_run_counts_and_writes_nothing(finished: Path, tmp_path: Path) -> No
     assert more.startswith("cells: 6, missing: 2\nmodules to train: 2\ntraining: under a minute")
     done = call("run", "own", "--store", finished, "--dry-run").stdout
     assert "training: none" in done
+    assert done.splitlines()[-1] == "training: none"  # which nothing has to estimate
 
 
 def test_a_finished_study_is_shown_at_once(finished: Path) -> None:
@@ -295,6 +296,25 @@ def test_a_pack_shows_what_the_store_did(finished: Path, tmp_path: Path) -> None
     assert "is of the study 'own', not of 'path'" in said
     wrong = call("table", "own", "--from", pack, "--scale", "small", code=2)
     assert "leave out --scale" in wrong.stderr
+
+
+def test_a_table_does_not_take_the_place_of_its_archive(finished: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "own.json"
+    call("archive", "own", "--store", finished, "-o", archive)
+    before = archive.read_bytes()
+    assert "is what is read" in refusal("table", "own", "--from", archive, "-o", archive)
+    assert archive.read_bytes() == before
+
+
+def test_a_study_of_ones_own_has_a_page(module: Path, finished: Path, tmp_path: Path) -> None:
+    archive, page = tmp_path / "own.json", tmp_path / "own.html"
+    call("archive", "own", "--store", finished, "-o", archive)
+    STUDIES.pop("own")
+    sys.modules.pop(MODULE)
+    words = (archive, "-o", page)
+    assert "by --module" in CommandLine("report").refusal(*words)
+    CommandLine("report").call(*words, "--module", module)
+    assert "A study of the tests" in page.read_text(encoding="utf-8")
 
 
 def test_options_pick_cells_of_a_pack(finished: Path, tmp_path: Path) -> None:
@@ -470,6 +490,10 @@ def test_errors_about_stores_and_modules(finished: Path, tmp_path: Path) -> None
     (tmp_path / "other.json").write_text("[]")
     assert "is not an archive of a study: expected" in refusal("restore", tmp_path / "other.json")
     assert "is not a store" in refusal("status", "own", "--store", tmp_path)
+    (tmp_path / "fails.py").write_text("import json\n\njson.loads('')\n")
+    said = refusal("list", "--module", tmp_path / "fails.py")
+    assert "line 3 of fails.py" in said
+    assert "JSONDecodeError" in said
     (tmp_path / "json.py").write_text("")
     assert "rename the file" in refusal("list", "--module", tmp_path / "json.py")
     sys.path.remove(str(tmp_path))

@@ -357,3 +357,11 @@ def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'intarsia\[parquet\]'"):
         load_data(tmp_path / "own.parquet")
+
+
+@pytest.mark.parametrize("missing", [None, "mean"])
+def test_infinite_values_are_refused_by_column_and_line(tmp_path: Path, missing: Any) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["one,two,kind", *["1,2,a", "3,4,b"] * 3, "1,-inf,a"]))
+    with pytest.raises(DataError, match=r"line 8, column 'two'.*leave the row out"):
+        load_data(path, missing=missing)

@@ -102,10 +102,11 @@ def run(
     if cost is not None:
         if json:
             return show_json({"study": study.name, "options": options, **vars(cost)})
+        by = f", by {cost.basis}; measuring on top" if cost.modules else ""
         return show(
             f"cells: {cost.cells}, missing: {cost.missing}",
             f"modules to train: {cost.modules}",
-            f"training: {_duration(cost.minutes)}, by {cost.basis}; measuring on top",
+            f"training: {_duration(cost.minutes)}{by}",
         )
     began = time.perf_counter()
     store = Store(choice.store)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.common_options import Json, text_option
+from intarsia.cli.common_options import Json, check_keeps, text_option
 from intarsia.cli.console import note, show, show_content, show_json, show_wide
 from intarsia.cli.study.study_options import STDOUT, StudyChoice, check_folder
 from intarsia.cli.verbs import study_verb as verb
@@ -50,6 +50,7 @@ def table(
     kind = _table_format("json" if json and out is None else format_, out)
     if out is not None:
         check_folder(out)
+        check_keeps(out, *([] if from_ is None else [from_]))
     selection = _select(choice, from_)
     tables = selection.study.tables(selection.measured)
     if out is None and kind == "text":

@@ -46,6 +46,19 @@ def from_folder(folder: Path, size: int | Sequence[int] | None = None) -> Raw:
     return as_raw(str(folder), *_alike(train, test))
 
 
+def holds_images(folder: Path) -> bool:
+    """Whether a path is a folder with two classes or more, and images in the folder of each."""
+    try:
+        inside = _folders(folder)
+        if "train" in {path.name for path in inside}:
+            inside = _folders(folder / "train")
+        return len(inside) > 1 and all(
+            any(path.suffix.lower() in ENDINGS for path in own.iterdir()) for own in inside
+        )
+    except (DataError, OSError):  # no folder, or one that may not be read
+        return False
+
+
 def _alike(train: tuple[Any, Any], test: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """Both parts with as many channels as the one that has more."""
     most = max(train[0].shape[3], test[0].shape[3])

@@ -3,8 +3,10 @@
 import codecs
 import csv
 import io
+import json
 import math
 import re
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +19,7 @@ import numpy as np
 from intarsia.data.arrays import Raw, as_raw
 from intarsia.data.sources.budget import check_entries, file_size
 from intarsia.data.texts import Tokens
-from intarsia.errors import DataError, DataWarning, nearest, shortened
+from intarsia.errors import LONGEST, DataError, DataWarning, nearest, shortened
 
 Column = str | int
 """A column of a table, by its name or by its number; -1 is the last."""
@@ -343,14 +345,15 @@ def _parquet(path: Path) -> Any:
 
 
 def _warn_of_numbers(
-    x: np.ndarray, names: Sequence[str], where: str, leaving: str = "drop={!r}"
+    x: np.ndarray, names: Sequence[str], where: str, leaving: str = "drop={!r}{}"
 ) -> None:
     """Say so where a column seems to name the rows: it tells nothing of what they are."""
     for place, name in enumerate(names):
         if _IDENTIFIER.search(name) and len(np.unique(x[:, place])) == len(x) > 2:
             warnings.warn(
                 f"{where}: column {name!r} has another number in every row and is taken for a "
-                f"feature: if it only names the rows, leave it out with {leaving.format(name)}",
+                "feature: if it only names the rows, leave it out with "
+                f"{leaving.format(name, _in_a_shell(name))}",
                 DataWarning,
                 stacklevel=2,
             )
@@ -493,6 +496,11 @@ def _numbers(
     for i, value in zip(places.features, numbers, strict=True):
         if math.isnan(value) and not missing:
             raise DataError(_no_value(where, names[i], cells[i].strip()))
+        if math.isinf(value):
+            raise DataError(
+                f"{where}, column {names[i]!r}: {cells[i].strip()!r} is infinite: correct it, or "
+                "leave the row out"
+            )
     return numbers
 
 
@@ -523,7 +531,8 @@ def _some(items: Iterable[str]) -> str:
 def _no_value(where: str, name: str, seen: Any) -> str:
     return (
         f"{where}, column {name!r}: {seen!r} is not a number, the value is missing; drop the row, "
-        "or have it filled in with missing=mean, median or most_frequent"
+        "or have it filled in with missing=mean, median or most_frequent (in a shell "
+        "--set missing=mean)"
     )
 
 
@@ -539,11 +548,18 @@ def _no_numbers(where: str, names: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _advice(names: Sequence[str]) -> str:
-    one = len(names) == 1
+    dropped: str | list[str] = names[0] if len(names) == 1 else list(names)
     return (
-        f"encode or drop the column{'' if one else 's'}, as with "
-        f"drop={shortened(names[0] if one else list(names))}, or name the label column with target="
+        f"encode or drop the column{'' if len(names) == 1 else 's'}, as with "
+        f"drop={shortened(dropped)}{_in_a_shell(dropped)}, or name the label column with target= "
+        "(--target)"
     )
+
+
+def _in_a_shell(dropped: str | list[str]) -> str:
+    """How a command drops columns, unless that is too long to be shown."""
+    words = shlex.quote(f"drop={json.dumps(dropped, ensure_ascii=False)}")
+    return f" (in a shell --set {words})" if len(words) <= LONGEST else ""
 
 
 def is_number_text(cell: str) -> bool:

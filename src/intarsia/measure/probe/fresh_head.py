@@ -14,7 +14,14 @@ from torch import Tensor, nn
 
 from intarsia.composition import Composition
 from intarsia.data import Data, Split, check_same_encoder
-from intarsia.errors import DataError, ModelError, RecipeError, nearest, shortened
+from intarsia.errors import (
+    DataError,
+    ModelError,
+    RecipeError,
+    comma_separated,
+    nearest,
+    shortened,
+)
 from intarsia.files import plain
 from intarsia.measure.evaluation import Renderable, format_number
 from intarsia.measure.probe.contract import FRESH_HEAD, Contract, states
@@ -322,7 +329,7 @@ def _places(model: Module | Predicting, data: Data) -> Tensor:
         unknown = data.catalogue[int((places < 0).nonzero()[0])]
         raise DataError(
             f"{data.name} has the class {unknown!r}, which is not in the model's catalogue "
-            f"({', '.join(model.catalogue)}): leave it out with load_data(..., classes=[...])"
+            f"({comma_separated(model.catalogue)}): leave it out with load_data(..., classes=[...])"
         )
     return places
 

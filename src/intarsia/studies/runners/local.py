@@ -25,6 +25,7 @@ from intarsia.studies.records import Record
 from intarsia.studies.runners.bank_training import train_plans, training_groups, work_of
 from intarsia.studies.store import Store
 from intarsia.studies.study import Study, find_study
+from intarsia.studies.wording import several
 from intarsia.training.run_folder import PROGRESS, spent
 
 KEEP_BANKS = "keep_banks"  # the option that says whether banks stay once their cells are measured
@@ -208,7 +209,7 @@ class Run:
     def about(self, plans: Sequence[Plan]) -> dict[str, Any]:
         """Banks that are to be trained together, for the record."""
         recipe, count = plans[0].recipe, sum(plan.modules for plan in plans)
-        self.say(f"training {count} modules of {recipe.data}, {recipe.model}")
+        self.say(f"training {several(count, 'module')} of {recipe.data}, {recipe.model}")
         work = sum(work_of(plan, self.data(plan)) for plan in plans)
         keys = [plan.key for plan in plans]
         return {"event": "banks", "keys": keys, "modules": count, "work": work}
