@@ -15,8 +15,8 @@ from intarsia.composition.operators.weights import join_states
 from intarsia.errors import RecipeError
 
 CHUNK = 16  # samples whose gradients, or patches, are held at once
-MANY = 256  # samples at once where no layer makes patches, or where launches cost more than memory
-ENTRIES = 2**26  # of the gradients of many samples, held at once where launches cost
+MANY = 256  # samples at once where no layer makes patches
+ENTRIES = 2**24  # of the gradients of samples, held at once
 _CACHE = StatsCache()
 
 
@@ -71,7 +71,8 @@ def diagonal(network: nn.Module, inputs: Tensor, temperature: float) -> dict[str
     patches = any(isinstance(m, Layer) and not isinstance(m, nn.Linear) for m in network.modules())
     network.requires_grad_()  # frozen parameters inform, too
     apart = read_elsewhere(network, inputs)
-    for chunk in inputs.split(CHUNK if patches and not inputs.is_cuda else MANY):
+    few = patches and not inputs.is_cuda  # a GPU has the memory, and waits for launches
+    for chunk in inputs.split(CHUNK if few else MANY):
         done = _add_layers(sums, network, chunk, temperature, apart)
         others = {n: p.detach() for n, p in network.named_parameters() if n not in done}
         for subsample in chunk.split(CHUNK) if others else ():
@@ -127,7 +128,7 @@ def _add_layers(
 def _over_places(d: Tensor, x: Tensor) -> Tensor:
     """N x places x groups x units, ... x columns -> the squares, groups x units x columns."""
     squares = x.new_zeros(x.shape[2], d.shape[3], x.shape[3])
-    step = max(CHUNK, ENTRIES // max(1, squares.numel())) if x.is_cuda else CHUNK
+    step = max(1, ENTRIES // max(1, squares.numel()))
     for subsample, read in zip(d.split(step), x.split(step), strict=True):
         squares += torch.einsum("nlgu,nlgc->nguc", subsample, read).square().sum(dim=0)
     return squares
