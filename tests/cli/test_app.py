@@ -321,6 +321,14 @@ def test_export_writes_over_nothing_that_it_would_lose(
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.parametrize("text", ['[{"name": "First Bank"}]', "no JSON", '{"files": 3}'])
+def test_a_strangers_bank_json_is_in_nobodys_way(text: str, merged: Path, tmp_path: Path) -> None:
+    (tmp_path / "bank.json").write_text(text)
+    call("export", merged, "-o", tmp_path / "tensors.safetensors")
+    assert (tmp_path / "bank.json").read_text() == text
+    assert "the listing of the bank" in refusal("export", merged, "-o", tmp_path / "bank.json")
+
+
 def test_evaluate_can_abstain(merged: Path, trained: tuple[Path, Any]) -> None:
     test = ia.load_data("digits").test
     result = answer("evaluate", merged, "--rewarded", "3,7", "--abstain", 0.8)["abstention"]

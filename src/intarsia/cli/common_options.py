@@ -304,17 +304,25 @@ def check_weights_file(path: Path, source: Path | None = None) -> None:
 def check_keeps(path: Path, *sources: Path) -> None:
     """Refuse to write over what is read, of which a result holds less, and over a bank's files."""
     from intarsia.errors import FileError
-    from intarsia.files import read_sealed
     from intarsia.modules import LISTING
 
     if path.resolve() in [source.resolve() for source in sources]:
         raise FileError(f"{path} is what is read: give another file with -o")
     listing = path.parent / LISTING
-    if not listing.is_file():
-        return
-    if path.name in [LISTING, *(own["file"] for own in read_sealed(listing)["files"])]:
+    if listing.is_file() and path.name in [LISTING, *_listed(listing)]:
         what = "the listing" if path.name == LISTING else "a module"
         raise FileError(
             f"{path} is {what} of the bank in {path.parent}, which would lose it: give another "
             "file with -o"
         )
+
+
+def _listed(listing: Path) -> list[str]:
+    """The modules that a bank lists; none where it is damaged, or a stranger's file of that name."""
+    from intarsia.errors import FileError
+    from intarsia.files import read_sealed
+
+    try:
+        return [own["file"] for own in read_sealed(listing)["files"]]
+    except (FileError, LookupError, TypeError):
+        return []
