@@ -318,7 +318,7 @@ def check_keeps(path: Path, *sources: Path) -> None:
 
 
 def _listed(listing: Path) -> list[str]:
-    """The modules that a bank lists; none where it is damaged, or a stranger's file of that name."""
+    """The modules of a bank; none where the listing is damaged, or a stranger's file."""
     from intarsia.errors import FileError
     from intarsia.files import read_sealed
 
