@@ -418,7 +418,7 @@ def _best_operators(where: str, group: Sequence[Measured]) -> Iterator[Claim]:
     }
     usual = by_way.pop("cross-entropy", {})
     for way, means in by_way.items():
-        shared = [spec for spec in usual if spec in means]
+        shared = [s for s in usual if s in means and isfinite(usual[s]) and isfinite(means[s])]
         both = ([own[spec] for spec in shared] for own in (usual, means))
         correlation, count = _rank_correlation(*both)
         if correlation is None:
