@@ -45,7 +45,7 @@ class Split:
 
     def select(self, classes: Sequence[int]) -> "Split":
         """The rows whose label is one of `classes`, in their order, labels unchanged."""
-        rows = torch.isin(self.y, torch.tensor(list(classes), dtype=self.y.dtype))
+        rows = torch.isin(self.y, torch.tensor(list(classes)).to(self.y))
         return replace(self, x=self.x[rows], y=self.y[rows])
 
     def labels_in(self, catalogue: Sequence[str]) -> torch.Tensor:

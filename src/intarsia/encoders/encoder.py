@@ -159,14 +159,18 @@ class Encoder:
         return shape == self.shape or (self.resizes and len(shape) == 3 and shape[0] in (1, 3))
 
     def __call__(self, x: Tensor, device: torch.device | str = "cpu") -> Tensor:
-        """The features of raw inputs, N x features in float32 on the device, batch by batch."""
+        """The features of raw inputs, N x features in float32 on the device, batch by batch.
+
+        A network computes them there; a function gets its inputs on the CPU, where it was tried.
+        """
         network, place = self.found(), torch.device(device)
+        where = place if isinstance(network, nn.Module) else torch.device("cpu")
         if isinstance(network, nn.Module):
             network.to(place)
-        rows = _rows_at_once(network, tuple(x.shape[1:]), place)
-        with _exact(place):
+        rows = _rows_at_once(network, tuple(x.shape[1:]), where)
+        with _exact(where):
             pieces = [
-                self._checked(_answer(network, x[start : start + rows].to(place))).to(place)
+                self._checked(_answer(network, x[start : start + rows].to(where))).to(place)
                 for start in range(0, max(len(x), 1), rows)  # an empty input goes through once
             ]
         return torch.cat(pieces)

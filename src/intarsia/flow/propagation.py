@@ -290,11 +290,11 @@ def _of_mlp(network: Mlp) -> list[Layer]:
 
 def _of_pairs(network: PairNetwork) -> list[Layer]:
     with torch.no_grad():
-        weights, biases = network.hidden()
-        out, offset = (network.get_parameter(n).clone() for n in ("outputs", "offsets"))
+        weights, biases = (part.cpu().clone() for part in network.hidden())
+        out, offset = (network.get_parameter(n).cpu().clone() for n in ("outputs", "offsets"))
     out = out if network.form == FREE else torch.cat([out, out])
     return [
-        Affine("hidden", weights.clone(), biases.clone()),
+        Affine("hidden", weights, biases),
         Activation(f"hidden {network.unit}", network.unit),
         Affine("output", out[None], offset[None]),
     ]

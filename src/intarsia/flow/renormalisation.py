@@ -194,9 +194,9 @@ def _stepped(network: Any, pairs: Tensor) -> Tensor:
     if not callable(network):
         raise ModelError(f"{shortened(network)} cannot be called: expected a network")
     tensor = next(iter(network.parameters()), None) if isinstance(network, nn.Module) else None
-    dtype = torch.float64 if tensor is None else tensor.dtype
+    like = pairs if tensor is None else tensor
     with torch.no_grad():
-        parts = [torch.as_tensor(network(part.to(dtype))) for part in pairs.split(BATCH)]
+        parts = [torch.as_tensor(network(part.to(like))) for part in pairs.split(BATCH)]
     numbers = torch.cat([part.detach().cpu().double() for part in parts])
     if numbers.numel() != len(pairs):
         raise ModelError(

@@ -316,7 +316,8 @@ def _checked(model: Module | Composition, data: Data, rows: int) -> Data:
         few = subsample(split, rows)
         if not len(few):
             return few
-        return Split(network_inputs(few.x, first.architecture.shape, model.encoder), few.y)
+        x = network_inputs(few.x, first.architecture.shape, model.encoder)
+        return Split(x.cpu(), few.y.cpu())
 
     train, validation, test = map(read, (data.train, data.validation, data.test))
     return replace(data, train=train, validation=validation, test=test, encoder=model.encoder)

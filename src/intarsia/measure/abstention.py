@@ -87,7 +87,7 @@ def abstention(
     foreign, _ = _answers(model, unknown.x if isinstance(unknown, Split) else unknown, flips)
     mine, others = uncertainty(logits, temperature), uncertainty(foreign, temperature)
     answered = mine <= fraction
-    right = (logits.argmax(dim=1) == known.y)[answered]
+    right = (logits.argmax(dim=1) == known.y.to(logits.device))[answered]
     apart = open_set(logits, foreign, temperature)
     return Abstention(
         auroc_entropy=apart.auroc_entropy,

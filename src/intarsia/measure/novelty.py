@@ -186,9 +186,10 @@ def _threshold(scores: Tensor, answered: float) -> float:
 
 
 def _encoded(model: nn.Module | Module, x: Inputs) -> Tensor:
-    """Inputs as a tensor; the features of raw ones, where the model has an encoder."""
+    """Inputs on the CPU; the features of raw ones, where the model has an encoder."""
     encoder = model.encoder if isinstance(model, Module | Predicting) else None
-    return raw_inputs(x) if encoder is None else network_inputs(x, (encoder.features,), encoder)
+    rows = raw_inputs(x) if encoder is None else network_inputs(x, (encoder.features,), encoder)
+    return rows.cpu()
 
 
 def _log_norms(model: nn.Module | Module, x: Inputs) -> Tensor:

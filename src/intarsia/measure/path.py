@@ -225,9 +225,9 @@ def _measured(
     rewarded: list[int],
     batch: int,
 ) -> tuple[float, float, float]:
-    logits = logits_of(merged, split.x, batch).double()
+    logits, labels = logits_of(merged, split.x, batch).double(), split.y.cpu()
     temperature = merged.temperature
-    accuracy = rewarded_accuracy(logits, split.y, rewarded)  # first: it checks the labels
-    entropy = nonrewarded_entropy(logits, split.y, rewarded, temperature)
-    mean = float(loss(logits, split.y, goal, temperature)) - float(floor[split.y].mean())
+    accuracy = rewarded_accuracy(logits, labels, rewarded)  # first: it checks the labels
+    entropy = nonrewarded_entropy(logits, labels, rewarded, temperature)
+    mean = float(loss(logits, labels, goal, temperature)) - float(floor[labels].mean())
     return mean, accuracy, entropy

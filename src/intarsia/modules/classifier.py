@@ -84,8 +84,10 @@ class Classifier(Predicting):
         self.shape = tuple(shape)
         self.scaling = scaling
         # Buffers, so that they move with the network; not in the state, which stays the network's.
-        self.register_buffer("shift", scaling.shift.clone(), persistent=False)
-        self.register_buffer("scale", scaling.scale.clone(), persistent=False)
+        tensor = next(iter([*network.parameters(), *network.buffers()]), scaling.scale)
+        for name in ("shift", "scale"):
+            number = getattr(scaling, name).to(tensor.device, copy=True)
+            self.register_buffer(name, number, persistent=False)
         self.reads_integers = (
             scaling.kind == "none" and input_dtype(network, self.shape) == torch.int64
         )

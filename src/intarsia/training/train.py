@@ -224,6 +224,7 @@ def _learning(data: Data, task: Task, outcome: Outcome, module: Module) -> tuple
         some = subsample(validation, ASKED)
         network = module.architecture.network(module.state, module.factory)
         with torch.no_grad():
-            return network(data.scaling(some.x).to(input_dtype(network, data.shape))), some.y
+            x = data.scaling(some.x.cpu()).to(input_dtype(network, data.shape))
+            return network(x), some.y.cpu()
 
     return learning_findings(task, outcome.scores, validation.y, answers, module.temperature)

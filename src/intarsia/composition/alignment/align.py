@@ -127,4 +127,4 @@ def _checked(samples: Tensor | None, first: Module) -> Tensor:
             f"aligning by activations needs at least two samples of shape {shape}, scaled as the "
             f"networks read them; given: {seen}. Give samples, or align by weights"
         )
-    return samples
+    return samples.cpu()  # where the modules are

@@ -319,7 +319,8 @@ def _labelled(model: nn.Module | Module, data: Data) -> dict[str, Split]:
     check_same_encoder(data, model.encoder)
     places = _places(model, data)
     return {
-        name: Split(_encoded(model, split.x), places[split.y]) for name, split in splits.items()
+        name: Split(_encoded(model, split.x), places[split.y.cpu()])
+        for name, split in splits.items()
     }
 
 
