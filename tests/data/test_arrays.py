@@ -58,8 +58,27 @@ def test_validation_rows_of_ones_own_are_not_dropped_in_silence(tmp_path: Path) 
     arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y, "x_val": x, "y_val": y}
     np.savez(tmp_path / "mine.npz", **arrays)
     for source in (arrays, tmp_path / "mine.npz"):
-        with pytest.warns(DataWarning, match="not read: x_val, y_val; validation rows are cut"):
+        with pytest.warns(DataWarning, match="not read: x_val and its labels; validation"):
             assert len(load_data(source).validation) == 12
+
+
+def test_a_test_part_is_kept_where_the_target_is_named() -> None:
+    x, y = table()
+    expected = load_data({"x": x[:40], "y": y[:40], "x_test": x[40:], "y_test": y[40:]})
+    named = {"x": x[:40], "kind": y[:40], "x_test": x[40:], "kind_test": y[40:]}
+    data = load_data(named, target="kind")
+    assert torch.equal(data.test.x, expected.test.x)
+    assert torch.equal(data.test.y, expected.test.y)
+    assert len(data.test) == 20
+    labelled = np.column_stack([x.astype(float), y])
+    for column in (labelled.shape[1] - 1, -1):
+        parts = {"x": labelled[:40], "x_test": labelled[40:]}
+        by_column = load_data(parts, target=column)
+        assert torch.equal(by_column.test.y, expected.test.y)
+        assert by_column.test.x.shape == (20, x.shape[1])
+    del named["kind_test"]
+    with pytest.raises(DataError, match="has x_test and no array 'kind_test'"):
+        load_data(named, target="kind")
 
 
 def test_data_are_a_copy() -> None:

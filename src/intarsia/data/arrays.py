@@ -352,13 +352,15 @@ def from_mapping(
     """Keys x_train, y_train[, x_test, y_test], or x and y; classes, if there, is the catalogue.
 
     `target` is the name of the labels where it is not y: the inputs are then x, or the one other
-    array. As a number it is the column of x, or of the only array, that holds the labels.
+    array; beside x_test the labels are NAME_test. As a number it is the column of x, or of the only
+    array, that holds the labels, and of x_test.
     `groups` is the name of an array with a group for each row; beside x_train, NAME_train.
     """
     if groups is not None:
         key = _groups_key(arrays, where, groups)
         rest = {k: v for k, v in arrays.items() if k not in (key, f"{groups}_test")}
         return from_mapping(rest, where, target, missing=missing).grouped(arrays[key], where)
+    _warn_of_validation(arrays, where)
     if target is not None:
         arrays = _parted(arrays, where, target)
     x, y = ("x", "y") if "x" in arrays and "x_train" not in arrays else ("x_train", "y_train")
@@ -371,7 +373,6 @@ def from_mapping(
                 f"{where} has no array {key!r} (it has {', '.join(map(str, arrays)) or 'none'}); "
                 "expected x_train, y_train and, if there is a test part, x_test, y_test; or x, y"
             )
-    _warn_of_validation(arrays, where)
     test = (arrays.get("x_test"), arrays.get("y_test"))
     return as_raw(where, arrays[x], arrays[y], *test, arrays.get("classes"), missing=missing)
 
@@ -379,10 +380,10 @@ def from_mapping(
 def _warn_of_validation(arrays: Mapping[str, Any], where: str) -> None:
     """Rows that someone held out would be replaced by others without a word."""
     for name in VALIDATION:
-        if f"y_{name}" in arrays:
+        if f"x_{name}" in arrays:
             warnings.warn(
-                f"{where}: not read: x_{name}, y_{name}; validation rows are cut from the training "
-                "part, as many as validation= says",
+                f"{where}: not read: x_{name} and its labels; validation rows are cut from the "
+                "training part, as many as validation= says",
                 DataWarning,
                 stacklevel=3,
             )
@@ -399,7 +400,7 @@ def _groups_key(arrays: Mapping[str, Any], where: str, groups: str | int) -> str
 
 
 def _parted(arrays: Mapping[str, Any], where: str, target: str | int) -> dict[str, Any]:
-    """The arrays as x, y and, if there, classes."""
+    """The arrays as x and y, and what there is of a test part and of classes."""
     others = [key for key in arrays if key not in ("classes", target)]
     if isinstance(target, str) and target not in arrays:
         raise DataError(f"{where} has no array {target!r}: {nearest(target, map(str, arrays))}")
@@ -409,21 +410,36 @@ def _parted(arrays: Mapping[str, Any], where: str, target: str | int) -> dict[st
             f"{', '.join(others) or 'none'}"
         )
     x = arrays["x" if "x" in others else others[0]]
-    classes = {"classes": arrays["classes"]} if "classes" in arrays else {}
+    tests = arrays.get("x_test")
+    kept = {"classes": arrays["classes"]} if "classes" in arrays else {}
     if isinstance(target, str):
-        return {"x": x, "y": arrays[target], **classes}
-    table = np.asarray(x)
+        if tests is not None:
+            if f"{target}_test" not in arrays:
+                raise DataError(
+                    f"{where} has x_test and no array {target + '_test'!r}: expected its labels by "
+                    "this name"
+                )
+            kept |= {"x_test": tests, "y_test": arrays[f"{target}_test"]}
+        return {"x": x, "y": arrays[target], **kept}
     if isinstance(target, bool) or not isinstance(target, int):
         raise DataError(f"target is {target!r}: expected the name of an array, or a column")
-    if table.ndim != 2 or not -table.shape[1] <= target < table.shape[1]:
+    if tests is not None:
+        kept |= dict(zip(("x_test", "y_test"), _without_column(tests, where, target), strict=True))
+    return {**dict(zip("xy", _without_column(x, where, target), strict=True)), **kept}
+
+
+def _without_column(x: Any, where: str, column: int) -> tuple[np.ndarray, np.ndarray]:
+    """A table without one of its columns, and this column."""
+    table = np.asarray(x)
+    if table.ndim != 2 or not -table.shape[1] <= column < table.shape[1]:
         raise DataError(
-            f"{where}: there is no column {target} in inputs of shape {table.shape}; expected "
+            f"{where}: there is no column {column} in inputs of shape {table.shape}; expected "
             "rows x columns"
         )
-    rest = np.delete(table, target % table.shape[1], axis=1)
+    rest = np.delete(table, column % table.shape[1], axis=1)
     # A column of a table is a measurement, not a token: whole numbers are no exception.
     numbers = rest.astype(np.float64) if rest.dtype.kind in "iu" else rest
-    return {"x": numbers, "y": table[:, target], **classes}
+    return numbers, table[:, column]
 
 
 _HEADER = np.lib.format.read_array_header_1_0
