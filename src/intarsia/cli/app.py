@@ -7,6 +7,7 @@ registers it with `intarsia.cli.verbs.verb`, named by an entry point of the grou
 import signal
 from importlib import import_module
 from importlib.metadata import entry_points
+from threading import current_thread, main_thread
 from typing import Annotated
 
 import typer
@@ -47,7 +48,8 @@ def main() -> None:
     try:
         app(prog_name="intarsia")
     finally:  # Ctrl-C once more, while threads and files are closed, ends it without a traceback
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _version(wanted: bool) -> None:
