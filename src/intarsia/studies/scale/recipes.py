@@ -37,7 +37,8 @@ SMALL_RECIPE: dict[str, Any] = {
 }
 KINDS = ("joint", "modules")  # of networks, which may have settings of their own
 # What wide networks with BatchNorm have otherwise, by validation samples, see
-# benchmarks/experiments/cifar_choice.py. An epoch of balanced(4) has half of the pictures.
+# benchmarks/experiments/cifar_choice.py; balanced batches were tried for vgg11 alone. An epoch of
+# balanced(4) has half of the pictures.
 BY_MODEL: dict[str, dict[str, Any]] = {
     "vgg11": {"learning_rate": 0.2, "modules": {"batches": "balanced(4)", "epochs": 48}},
     "resnet18(64)": {
